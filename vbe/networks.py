@@ -1,0 +1,116 @@
+"""Networks as plain pytrees: linear functions and multilayer perceptrons over dense or indexed observations, and ensembles.
+
+Weights are stored (inputs, outputs). Two formulations of the same product are used, because each is the fastest at its own job
+on a CPU: a batch goes through hidden layers as (outputs, inputs) x (inputs, B), so that the batch, not the odd width of a layer,
+fills the vector registers; a single observation is multiplied and summed, which streams through an ensemble's weights once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vbe.types import Array, Key, Network, Params
+
+Initializer = Callable[[Key, tuple[int, ...], int], Array]  # (key, shape, fan_in) -> weights
+
+
+class Layer(NamedTuple):
+    weights: Array  # (inputs, outputs)
+    bias: Array | None  # (outputs,)
+
+
+def uniform(key: Key, shape: tuple[int, ...], fan_in: int) -> Array:
+    """U[-1, 1] / sqrt(fan_in), for weights and biases alike."""
+    bound = fan_in**-0.5
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def truncated_normal(key: Key, shape: tuple[int, ...], fan_in: int) -> Array:
+    """N(0, 1 / fan_in) cut at two standard deviations for weights; zero for biases."""
+    if len(shape) == 1:
+        return jnp.zeros(shape)
+    return jax.random.truncated_normal(key, -2, 2, shape) * fan_in**-0.5
+
+
+def num_features(space: gymnasium.Space) -> int:
+    """How many inputs a first layer needs: the length of a vector, or the number of features that indices choose from."""
+    return int(space.nvec[0]) if isinstance(space, gymnasium.spaces.MultiDiscrete) else int(np.prod(space.shape))
+
+
+def mlp(
+    space: gymnasium.Space,
+    num_outputs: int,
+    hidden: Sequence[int] = (50, 50),
+    *,
+    bias: bool = True,
+    initializer: Initializer = uniform,
+) -> Network:
+    """A ReLU perceptron; with `hidden=()` a linear function.
+
+    Args:
+      space: the observation space. A `MultiDiscrete` space holds the indices of the active features, each worth 1 / their number:
+        the first layer is then a gather.
+      num_outputs: how many numbers come out.
+      hidden: the widths of the hidden layers.
+      bias: whether layers have a bias term.
+      initializer: draws weights and biases.
+
+    Example:
+      >>> space = gymnasium.spaces.Box(-1, 1, (2,))
+      >>> network = mlp(space, num_outputs=3)
+      >>> params = network.init(jax.random.key(0), jnp.zeros(2))
+      >>> network.apply(params, jnp.zeros(2)).shape, network.apply(params, jnp.zeros((128, 2))).shape
+      ((3,), (128, 3))
+    """
+    sizes = (num_features(space), *hidden, num_outputs)
+
+    def init(key: Key, observation: Array) -> Params:
+        del observation
+        layers = []
+        for layer_key, inputs, outputs in zip(jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True):
+            weights_key, bias_key = jax.random.split(layer_key)
+            weights = initializer(weights_key, (inputs, outputs), inputs)
+            layers.append(Layer(weights, initializer(bias_key, (outputs,), inputs) if bias else None))
+        return tuple(layers)
+
+    def apply(params: Params, x: Array) -> Array:
+        h = _gather(params[0], x) if jnp.issubdtype(x.dtype, jnp.integer) else _product(params[0], x.T)
+        for layer in params[1:]:
+            h = _product(layer, jax.nn.relu(h))
+        return h.T
+
+    return Network(init, apply)
+
+
+def linear(space: gymnasium.Space, num_outputs: int, *, bias: bool = True, initializer: Initializer = uniform) -> Network:
+    """A linear function of the features: over one-hot indices a table, over tiles tile coding."""
+    return mlp(space, num_outputs, (), bias=bias, initializer=initializer)
+
+
+def per_example(init: Callable[[Key, Array], Params], apply: Callable[[Params, Array], Array], ndim: int) -> Network:
+    """Makes a `Network` of a function of a single observation with `ndim` axes."""
+    return Network(init, lambda params, x: apply(params, x) if x.ndim == ndim else jax.vmap(apply, (None, 0))(params, x))
+
+
+def ensemble(network: Network, size: int) -> Network:
+    """`size` independent copies: parameters gain a leading axis, and so do outputs."""
+    return Network(
+        lambda key, observation: jax.vmap(network.init, (0, None))(jax.random.split(key, size), observation),
+        jax.vmap(network.apply, (0, None)),
+    )
+
+
+def _gather(layer: Layer, x: Array) -> Array:
+    """(active,) | (B, active) indices -> (outputs,) | (outputs, B)."""
+    y = layer.weights[x].sum(-2) / x.shape[-1]
+    return (y if layer.bias is None else y + layer.bias).T
+
+
+def _product(layer: Layer, x: Array) -> Array:
+    """(inputs,) | (inputs, B) -> (outputs,) | (outputs, B)."""
+    y = (layer.weights * x[:, None]).sum(0) if x.ndim == 1 else layer.weights.T @ x
+    return y if layer.bias is None else y + layer.bias.reshape(-1, *[1] * (x.ndim - 1))

@@ -1,0 +1,100 @@
+"""Options as dataclass fields that carry their help and their bounds, and one-line errors for everything that is not one."""
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vbe.types import UsageError
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[Any, ...] | None = None,
+) -> Any:
+    """A dataclass field that knows what it means and which values it may have."""
+    bounds = {"at_least": at_least, "above": above, "at_most": at_most, "choices": choices}
+    return dataclasses.field(default=default, metadata={"help": help, **bounds})
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error's line: the nearest of the names that there are, and all of them."""
+    known = list(known)
+    by_lower = {k.lower(): k for k in known}
+    nearest = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
+    meant = f" (did you mean {by_lower[nearest[0]]!r}?)" if nearest else ""
+    return f"{meant}; there is {', '.join(known) or 'none'}"
+
+
+def check_name(argument: str, name: Any, known: Iterable[str]) -> str:
+    if name not in (known := list(known)):
+        raise UsageError(f"{argument}={name!r}: no such {argument}{did_you_mean(name, known)}")
+    return name
+
+
+def field_types(options: type) -> dict[str, tuple[type, ...]]:
+    """The types that each field takes; several for a union."""
+    hints = typing.get_type_hints(options)
+
+    def alternatives(hint: Any) -> tuple[type, ...]:
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            return tuple(typing.get_origin(a) or a for a in typing.get_args(hint))
+        return (typing.get_origin(hint) or hint,)
+
+    return {f.name: alternatives(hints[f.name]) for f in dataclasses.fields(options)}
+
+
+def numeric_fields(options: type) -> set[str]:
+    """The fields that are plain floats: they may differ between lanes of one compiled program."""
+    return {name for name, kinds in field_types(options).items() if kinds == (float,)}
+
+
+def check_options(owner: str, options: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks single values (no sweeps) against the fields of `options`; returns them with their types made exact.
+
+    Raises:
+      UsageError: naming the option, its value, and what would be right.
+    """
+    fields = {f.name: f for f in dataclasses.fields(options)}
+    kinds = field_types(options)
+    checked = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise UsageError(f"{name}={value!r}: {owner} has no such option{did_you_mean(name, fields)}")
+        checked[name] = _check_value(name, value, kinds[name], fields[name].metadata)
+    return checked
+
+
+def _check_value(name: str, value: Any, kinds: tuple[type, ...], bounds: Mapping[str, Any]) -> Any:
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if int in kinds and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise UsageError(f"{name}={value!r}: must be {wanted}")
+    for number in value if isinstance(value, tuple) else (value,):
+        if bounds["choices"] is not None and number is not None and number not in bounds["choices"]:
+            raise UsageError(f"{name}={value!r}: must be one of {', '.join(map(repr, bounds['choices']))}")
+        if isinstance(number, (int, float)) and not isinstance(number, bool):
+            _check_number(name, value, number, bounds)
+    return value
+
+
+def _check_number(name: str, value: Any, number: float, bounds: Mapping[str, Any]) -> None:
+    if not math.isfinite(number):
+        raise UsageError(f"{name}={value!r}: must be a finite number")
+    if bounds["at_least"] is not None and number < bounds["at_least"]:
+        raise UsageError(f"{name}={value!r}: must be at least {bounds['at_least']}")
+    if bounds["above"] is not None and number <= bounds["above"]:
+        raise UsageError(f"{name}={value!r}: must be above {bounds['above']}")
+    if bounds["at_most"] is not None and number > bounds["at_most"]:
+        raise UsageError(f"{name}={value!r}: must be at most {bounds['at_most']}")
