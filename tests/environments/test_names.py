@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
 from vbe.environments import ENVIRONMENTS, FEATURES, featurise, make
+from vbe.environments.deep_sea import cell
 
 
 @pytest.mark.parametrize(
@@ -58,11 +60,11 @@ def test_every_environment_has_a_natural_way_of_being_seen():
 @pytest.mark.parametrize("size", [2, 3, 30, 50])
 def test_raw_deepsea_shows_row_and_column(size):
     environment = featurise(make("DeepSea", size=size), "DeepSea", "raw")
-    state, observation = environment.reset(np.uint32([0, size]))
+    state, observation = environment.reset(jax.random.key(size))
     np.testing.assert_array_equal(observation, [0, 0])
     bottom = state._replace(row=np.int32(size - 2), column=np.int32(size - 2))
-    action = bottom.right[environment.visit(bottom)].astype(np.int32)
-    _, step = environment.step(bottom, np.uint32([0, 0]), action)
+    action = bottom.right[cell(bottom.row, bottom.column)].astype(np.int32)
+    _, step = environment.step(bottom, jax.random.key(0), action)
     np.testing.assert_array_equal(step.observation, [1, 1])
 
 

@@ -107,7 +107,7 @@ def _river() -> np.ndarray:
     sand = np.full_like(water, (226, 208, 158))
     image = np.where((depth > 0)[..., None], water, np.where((depth > -9)[..., None], sand, grass))
     # Bright water up at the spring, still and green down in the lagoon: where the rewards are.
-    ends = 0.6 * (depth > 0) * np.clip(np.abs(x - width / 2) / 30 - 8, 0, 1)
+    ends = 0.6 * (depth > 0) * np.clip((np.abs(x - width / 2) - 208) / 16, 0, 1)
     image += ends[..., None] * (_mix((112, 176, 120), WHITE, x / width) - image)
     canvas = _Canvas(image)
     scatter = np.random.default_rng(3)
@@ -115,7 +115,7 @@ def _river() -> np.ndarray:
         px, py, length = scatter.uniform(95, 505), scatter.uniform(86, 214), scatter.uniform(10, 34)
         canvas.line([(px, py), (px + length, py + scatter.uniform(-2, 2))], 1.6, WHITE, 0.28)
     for _ in range(30):
-        canvas.disc((scatter.uniform(546, 598), scatter.uniform(80, 222)), scatter.uniform(2, 6), WHITE, 0.55)
+        canvas.disc((scatter.uniform(522, 598), scatter.uniform(80, 222)), scatter.uniform(2, 6), WHITE, 0.55)
     for _ in range(15):
         tree = scatter.uniform(10, 590), scatter.choice([scatter.uniform(6, 34), scatter.uniform(266, 294)])
         canvas.disc((tree[0] + 3, tree[1] + 4), 13, INK, 0.18)

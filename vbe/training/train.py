@@ -1,0 +1,298 @@
+"""`train`: from a specification to a results table, surviving whatever happens in between."""
+
+import dataclasses
+import fcntl
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import polars as pl
+
+from vbe.training import checkpoint
+from vbe.training.devices import devices as all_devices
+from vbe.training.loop import Loop, Record, make_loop
+from vbe.training.progress import Reporter
+from vbe.training.records import Recorder
+from vbe.training.spec import Program, Spec, make_spec, programs
+from vbe.types import UsageError
+
+PACKAGES = ("vbe", "jax", "jaxlib", "optax", "numpy", "gymnasium", "polars")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, after the current chunk was finished and saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What a run gives.
+
+    Attributes:
+      table: long form, a polars DataFrame: agent, environment, seed, step, metric, value, and a column per option that is swept.
+      spec: what was run.
+      out: the folder that holds it all, if there is one.
+    """
+
+    table: pl.DataFrame
+    spec: Spec
+    out: Path | None
+
+
+def train(
+    *,
+    environment: str,
+    agent: str,
+    environment_options: Mapping[str, Any] | None = None,
+    agent_options: Mapping[str, Any] | None = None,
+    seeds: int | Sequence[int] = 1,
+    steps: int = 50_000,
+    out: str | Path | None = None,
+    log_every: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: bool | None = None,
+    devices: int | None = None,
+) -> Results:
+    """Trains an agent in an environment, once per seed and combination of swept options, all in compiled lanes.
+
+    Args:
+      environment: "RiverSwim", "PuddleWorld", "SparseMountainCar" or "DeepSea".
+      agent: one of `vbe.AGENTS`.
+      environment_options: such as `{"size": 20}`; `vbe list` shows them all. An option given a list is swept.
+      agent_options: such as `{"ensemble_size": 1, "bonus_scale": [1.0, 3.0]}`; likewise.
+      seeds: a count (0, 1, ...) or a list. Equal seeds give all agents equal environments.
+      steps: environment steps of each lane.
+      out: a folder for results and checkpoints. If it holds an unfinished run of the same specification, that run continues, to the
+        same results as if it had never stopped; if it holds a finished one, its results are read.
+      log_every: steps between rows of the metrics that are not per episode; default: a hundredth of `steps`.
+      checkpoint_seconds: the least time between checkpoints.
+      progress: show progress on stderr; default: if that is a terminal.
+      devices: how many devices to use; default: all.
+
+    Returns:
+      `Results`.
+
+    Raises:
+      UsageError: if anything asked for is impossible, in one line.
+      Interrupted: after Ctrl-C, with everything saved.
+
+    Example:
+      >>> results = train(environment="DeepSea", environment_options={"size": 5}, agent="vbe", steps=500, seeds=2)
+      >>> sorted(results.table["seed"].unique())
+      [0, 1]
+    """
+    spec = make_spec(
+        environment=environment,
+        agent=agent,
+        environment_options=environment_options,
+        agent_options=agent_options,
+        seeds=seeds,
+        steps=steps,
+        log_every=log_every,
+    )
+    available = all_devices()
+    if devices is not None and not 1 <= devices <= len(available):
+        raise UsageError(f"devices={devices!r}: must be between 1 and {len(available)}, the devices that there are")
+    used = available[:devices]
+    show = sys.stderr.isatty() if progress is None else progress
+    if out is None:
+        return Results(_Run(spec, None, used, checkpoint_seconds, show).finish(), spec, None)
+    with _folder(Path(out), spec, used) as folder:
+        finished = folder / "results.parquet"
+        if not finished.exists():
+            table = _Run(spec, folder, used, checkpoint_seconds, show).finish()
+            checkpoint.write_aside(finished, _parquet(table))
+            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+            shutil.rmtree(folder / "parts", ignore_errors=True)
+        return Results(pl.read_parquet(finished), spec, folder)
+
+
+@contextmanager
+def _folder(out: Path, spec: Spec, used: list[jax.Device]) -> Iterator[Path]:
+    """The run's folder, made or found fit for this specification, and locked against a second process."""
+    description = json.loads(json.dumps(spec.as_json()))
+    about = out / "run.json"
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"out={str(out)!r}: is a file; must be a folder")
+    if about.exists():
+        try:
+            before = json.loads(about.read_bytes())["spec"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"out={str(out)!r}: its run.json cannot be read ({error}); choose another folder") from error
+        if before != description:
+            changed = [f"{k} {before.get(k)!r} there, {v!r} here" for k, v in description.items() if before.get(k) != v]
+            raise UsageError(f"out={str(out)!r}: holds results of another run ({'; '.join(changed)}); choose another folder")
+    elif out.exists() and any(path.name != ".lock" for path in out.iterdir()):
+        raise UsageError(f"out={str(out)!r}: holds something else than a run's results; choose another folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = open(out / ".lock", "w")
+    except OSError as error:
+        raise UsageError(f"out={str(out)!r}: cannot be written ({error.strerror})") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"out={str(out)!r}: another process is running it now") from None
+        if not about.exists():
+            checkpoint.write_aside(about, json.dumps({"spec": description, **provenance(used)}, indent=1).encode())
+        yield out
+
+
+def provenance(used: list[jax.Device]) -> dict[str, Any]:
+    """Versions, devices and commit: what else a result depends on."""
+    versions = {name: metadata.version(name) for name in PACKAGES if _installed(name)}
+    git = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ) if shutil.which("git") else None
+    commit = git.stdout.strip() if git is not None and git.returncode == 0 else None
+    return {"versions": versions, "devices": [device.device_kind for device in used], "commit": commit}
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+class _Run:
+    """The Python loop around the compiled chunks: progress, results, checkpoints and Ctrl-C live between chunks."""
+
+    def __init__(self, spec: Spec, folder: Path | None, used: list[jax.Device], checkpoint_seconds: float, show: bool):
+        self._spec, self._folder, self._used, self._show = spec, folder, used, show
+        self._checkpoint_seconds = checkpoint_seconds
+        self._programs = programs(spec)
+        self._rows: list[pl.DataFrame] = []  # not yet written
+        self._parts: list[str] = []  # files of rows that the checkpoint vouches for
+        self._number = 0
+        self._saved_at = time.monotonic()
+        self._interrupted = False
+
+    def finish(self) -> pl.DataFrame:
+        total = sum(len(program.lanes) for program in self._programs) * self._spec.steps
+        title = f"{self._spec.agent} in {self._spec.environment}"
+        with Reporter(title, total, enabled=self._show) as reporter, self._catching_ctrl_c():
+            start, resumed = self._resume()
+            for index in range(start):
+                reporter.skip(len(self._programs[index].lanes) * self._spec.steps)
+            for index in range(start, len(self._programs)):
+                self._run_program(index, resumed if index == start else None, reporter)
+        parts = [pl.read_parquet(self._folder / "parts" / name) for name in self._parts] if self._folder else []
+        return pl.concat([*parts, *self._rows])
+
+    def _run_program(self, index: int, resumed: checkpoint.Checkpoint | None, reporter: Reporter) -> None:
+        program = self._programs[index]
+        recorder = Recorder(self._spec, program)
+        loop = make_loop(program, self._spec.steps, self._used)
+        if resumed is not None:
+            now = resumed.facts["time"]
+            lanes = _unpack(loop, program, resumed.arrays)
+            recorder.arrays = {name: resumed.arrays[f"recorder/{name}"] for name in recorder.arrays}
+            reporter.skip(now * len(program.lanes))
+        else:
+            now = loop.warm_up_steps
+            lanes, record = loop.warm_up(loop.init())
+            self._rows.append(recorder.add(0, _fetch(record, program), learning=False))
+            reporter.skip(now * len(program.lanes))
+        compiled = False
+        while now < self._spec.steps:
+            started = time.monotonic()
+            lanes, record = loop.chunk(lanes, now)
+            self._rows.append(recorder.add(now, _fetch(record, program), learning=True))
+            steps = min(loop.chunk_steps, self._spec.steps - now)
+            now += steps
+            diverged = int(np.sum(recorder.arrays["diverged_at"] >= 0))
+            note = f"{diverged} of {len(program.lanes)} lanes diverged" if diverged else ""
+            if compiled:
+                reporter.advance(steps * len(program.lanes), time.monotonic() - started, note)
+            else:
+                reporter.skip(steps * len(program.lanes))
+                compiled = True
+            if self._interrupted or time.monotonic() - self._saved_at >= self._checkpoint_seconds:
+                self._save(index, now, lanes, program, recorder)
+            if self._interrupted:
+                raise Interrupted(self._farewell())
+
+    def _farewell(self) -> str:
+        if self._folder is None:
+            return "stopped; nothing was saved, for want of an output folder"
+        return f"stopped and saved in {self._folder}; the same command continues from there"
+
+    def _save(self, index: int, now: int, lanes: Any, program: Program, recorder: Recorder) -> None:
+        self._saved_at = time.monotonic()
+        if self._folder is None:
+            return
+        self._number += 1
+        parts = self._folder / "parts"
+        parts.mkdir(exist_ok=True)
+        name = f"{self._number:08d}.parquet"
+        checkpoint.write_aside(parts / name, _parquet(pl.concat(self._rows)))
+        self._rows, self._parts = [], [*self._parts, name]
+        arrays = {f"lanes/{i:04d}": x for i, x in enumerate(_pack(lanes, program))}
+        arrays |= {f"recorder/{name}": x for name, x in recorder.arrays.items()}
+        checkpoint.save(self._folder / "checkpoint", self._number, arrays, {"program": index, "time": now, "parts": self._parts})
+
+    def _resume(self) -> tuple[int, checkpoint.Checkpoint | None]:
+        """Which program to begin with, and the checkpoint to begin it from, if there is one."""
+        found = checkpoint.load_newest(self._folder / "checkpoint") if self._folder else None
+        if found is None:
+            return 0, None
+        self._number, newest = found
+        self._parts = newest.facts["parts"]
+        return newest.facts["program"], newest
+
+    @contextmanager
+    def _catching_ctrl_c(self) -> Iterator[None]:
+        """Ctrl-C finishes the chunk; a second one stops at once. Only the main thread may handle signals."""
+        try:
+            before = signal.getsignal(signal.SIGINT)
+            signal.signal(signal.SIGINT, self._on_ctrl_c)
+        except ValueError:
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _on_ctrl_c(self, number: int, frame: Any) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+
+def _fetch(record: Record, program: Program) -> Record:
+    """(devices * groups, size, steps) -> (lanes, steps), on the host, without the padding."""
+    lanes = len(program.lanes)
+    return Record(*(np.asarray(x).reshape(-1, x.shape[-1])[:lanes] for x in record))
+
+
+def _pack(lanes: Any, program: Program) -> list[np.ndarray]:
+    return [np.asarray(x).reshape(-1, *x.shape[2:])[: len(program.lanes)] for x in jax.tree.leaves(lanes)]
+
+
+def _unpack(loop: Loop, program: Program, arrays: Mapping[str, np.ndarray]) -> Any:
+    shapes = jax.eval_shape(loop.init)
+    grid = (loop.layout.devices * loop.layout.groups, loop.layout.size)
+    last = len(program.lanes) - 1
+    lanes = np.minimum(np.arange(loop.layout.padded), last)
+    leaves = [arrays[f"lanes/{i:04d}"][lanes].reshape(*grid, *s.shape[2:]) for i, s in enumerate(jax.tree.leaves(shapes))]
+    return jax.device_put(jax.tree.unflatten(jax.tree.structure(shapes), leaves), loop.sharding)
