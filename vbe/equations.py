@@ -8,7 +8,7 @@ from vbe.types import Array, Key
 
 def take(values: Array, action: Array) -> Array:
     """(B, A) values, (B,) actions -> (B,). A sum over a mask, since gathers and their gradients are slow where A is small."""
-    return jnp.sum(jnp.where(action[:, None] == jnp.arange(values.shape[1]), values, 0), axis=1)
+    return jnp.sum(jnp.where(action[:, None] == jnp.arange(values.shape[1])[None], values, 0), axis=1)
 
 
 def squared_error(prediction: Array, target: Array) -> Array:

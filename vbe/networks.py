@@ -38,7 +38,7 @@ def truncated_normal(key: Key, shape: tuple[int, ...], fan_in: int) -> Array:
 
 def num_features(space: gymnasium.Space) -> int:
     """How many inputs a first layer needs: the length of a vector, or the number of features that indices choose from."""
-    return int(space.nvec[0]) if isinstance(space, gymnasium.spaces.MultiDiscrete) else int(np.prod(space.shape))
+    return int(space.nvec[0]) if isinstance(space, gymnasium.spaces.MultiDiscrete) else int(np.prod(space.shape or ()))
 
 
 def mlp(
@@ -106,11 +106,13 @@ def ensemble(network: Network, size: int) -> Network:
 
 def _gather(layer: Layer, x: Array) -> Array:
     """(active,) | (B, active) indices -> (outputs,) | (outputs, B)."""
-    y = layer.weights[x].sum(-2) / x.shape[-1]
-    return (y if layer.bias is None else y + layer.bias).T
+    return _add_bias(layer, layer.weights[x].sum(-2).T / x.shape[-1])
 
 
 def _product(layer: Layer, x: Array) -> Array:
     """(inputs,) | (inputs, B) -> (outputs,) | (outputs, B)."""
-    y = (layer.weights * x[:, None]).sum(0) if x.ndim == 1 else layer.weights.T @ x
-    return y if layer.bias is None else y + layer.bias.reshape(-1, *[1] * (x.ndim - 1))
+    return _add_bias(layer, (layer.weights * x[:, None]).sum(0) if x.ndim == 1 else layer.weights.T @ x)
+
+
+def _add_bias(layer: Layer, y: Array) -> Array:
+    return y if layer.bias is None else y + layer.bias.reshape(-1, *[1] * (y.ndim - 1))

@@ -57,16 +57,19 @@ def test_observations_lie_in_the_space(driven, name, features):
     assert isinstance(space, Box | MultiDiscrete)
     first, _, steps = driven(name, features)
     for observations in first, steps.observation, steps.final_observation:
-        assert observations.shape[-len(space.shape) :] == space.shape and observations.dtype == space.dtype
+        assert observations.shape[-len(space.shape) :] == space.shape
+        assert observations.dtype == space.dtype
         if isinstance(space, MultiDiscrete):
-            assert observations.min() >= 0 and (observations < space.nvec).all()
+            assert observations.min() >= 0
+            assert (observations < space.nvec).all()
         else:
-            assert (observations >= space.low).all() and (observations <= space.high).all()
+            assert (observations >= space.low).all()
+            assert (observations <= space.high).all()
 
 
 @everywhere
 def test_no_transition_crosses_an_episodes_end(driven, name, features):
-    first, _, steps = driven(name, features)
+    _, _, steps = driven(name, features)
     ended = steps.terminated | steps.truncated
     assert not (steps.terminated & steps.truncated).any()
     # Where nothing ended, the observation to act on is the one that the action led to.
@@ -81,7 +84,8 @@ def test_no_transition_crosses_an_episodes_end(driven, name, features):
     _, raw = driven(name, "raw" if features == "tiles" else features)[1:]
     possible = np.asarray(jax.jit(jax.vmap(starts))(keys)[1])
     begun = raw.observation[ended]
-    assert (begun >= possible.min(0) - 1e-3).all() and (begun <= possible.max(0) + 1e-3).all()
+    assert (begun >= possible.min(0) - 1e-3).all()
+    assert (begun <= possible.max(0) + 1e-3).all()
     finished = raw.final_observation[ended]
     assert not ((finished >= possible.min(0)) & (finished <= possible.max(0))).all(-1)[steps.terminated[ended]].any()
 
@@ -135,5 +139,6 @@ def test_features_change_what_is_seen_and_nothing_else(driven, name, features):
 def test_rewards_can_be_taken_away(driven):
     _, _, steps = driven("DeepSea", "one-hot")
     _, _, bare = driver(without_reward(build("DeepSea", "one-hot")))(0)
-    assert steps.reward.any() and not bare.reward.any()
+    assert steps.reward.any()
+    assert not bare.reward.any()
     jax.tree.map(np.testing.assert_array_equal, bare._replace(reward=steps.reward), steps)

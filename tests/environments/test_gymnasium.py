@@ -7,6 +7,7 @@ from gymnasium.utils.env_checker import check_env
 
 from vbe.environments import ENVIRONMENTS, featurise, make
 from vbe.environments.gymnasium import GymnasiumEnvironment, make_gymnasium, register
+from vbe.types import UsageError
 
 register()
 
@@ -55,6 +56,13 @@ def test_seeds_decide_everything(name):
     assert not np.array_equal(first, play(environment, seed=2))
 
 
+def test_every_step_has_noise_of_its_own():
+    environment = make_gymnasium("PuddleWorld")
+    path = [environment.reset(seed=0)[0]] + [environment.step(2)[0] for _ in range(4)]
+    moves = np.diff([position[0] for position in path])
+    assert len(np.unique(moves.round(5))) == 4
+
+
 def test_resets_without_a_seed_give_new_starts():
     for name in "RiverSwim", "PuddleWorld", "SparseMountainCar":
         environment = make_gymnasium(name)
@@ -85,7 +93,9 @@ def test_an_end_shows_where_the_action_led_and_asks_for_a_reset():
         terminated = step[2]
     assert step is not None
     observation, reward, _, truncated, _ = step
-    assert observation[0] > (1.2 - 0.39) / 1.8 and reward == 1.0 and truncated is False
+    assert observation[0] > (1.2 - 0.39) / 1.8
+    assert reward == 1.0
+    assert truncated is False
     with pytest.raises(gymnasium.error.ResetNeeded):
         environment.step(2)
     observation, _ = environment.reset()
@@ -107,7 +117,8 @@ def test_deepsea_is_seen_one_hot():
     for row in 1, 2, 3, 3:
         observation, _, terminated, _, _ = environment.step(0)
         [cell] = np.flatnonzero(observation)
-        assert observation[cell] == 1 and row * (row + 1) // 2 <= cell < (row + 1) * (row + 2) // 2
+        assert observation[cell] == 1
+        assert row * (row + 1) // 2 <= cell < (row + 1) * (row + 2) // 2
     assert terminated
 
 
@@ -115,8 +126,10 @@ def test_tiles_are_spelt_out_and_scaled():
     plain, tiled = make("RiverSwim"), featurise(make("RiverSwim"), "RiverSwim", "tiles")
     environment = GymnasiumEnvironment(tiled)
     observation, _ = environment.reset(seed=0)
-    assert observation.shape == (128,) and observation in environment.observation_space
-    assert observation.sum() == pytest.approx(1) and set(observation.tolist()) == {0.0, 1 / 32}
+    assert observation.shape == (128,)
+    assert observation in environment.observation_space
+    assert observation.sum() == pytest.approx(1)
+    assert set(observation.tolist()) == {0.0, 1 / 32}
     assert GymnasiumEnvironment(plain).observation_space.shape == (1,)
 
 
@@ -124,19 +137,19 @@ def test_tiles_are_spelt_out_and_scaled():
 def test_impossible_actions_are_refused(action):
     environment = make_gymnasium("PuddleWorld")
     environment.reset(seed=0)
-    with pytest.raises(ValueError, match=r"action=.*: must be in Discrete\(4\)"):
+    with pytest.raises(UsageError, match=r"action=.*: must be in Discrete\(4\)"):
         environment.step(action)
 
 
 def test_options_are_those_of_the_factories():
     assert gymnasium.make("vbe/DeepSea-v0", size=5).observation_space.shape == (15,)
-    with pytest.raises(ValueError, match="did you mean 'size'"):
+    with pytest.raises(UsageError, match="did you mean 'size'"):
         make_gymnasium("DeepSea", siz=5)
-    with pytest.raises(ValueError, match="render_mode='human': must be None or 'rgb_array'"):
+    with pytest.raises(UsageError, match="render_mode='human': must be None or 'rgb_array'"):
         GymnasiumEnvironment(make("DeepSea"), render_mode="human")
-    with pytest.raises(ValueError, match="draw=None"):
+    with pytest.raises(UsageError, match="draw=None"):
         GymnasiumEnvironment(make("DeepSea"), render_mode="rgb_array")
-    with pytest.raises(ValueError, match=r"observation_space=Discrete\(3\)"):
+    with pytest.raises(UsageError, match=r"observation_space=Discrete\(3\)"):
         GymnasiumEnvironment(make("DeepSea")._replace(observation_space=gymnasium.spaces.Discrete(3)))
 
 
@@ -145,7 +158,8 @@ def test_copies_run_side_by_side():
     observations, _ = vector.reset(seed=0)
     assert len(np.unique(observations, axis=0)) == 3
     observations, rewards, *_ = vector.step(np.zeros(3, int))
-    assert observations.shape == (3, 2) and rewards.shape == (3,)
+    assert observations.shape == (3, 2)
+    assert rewards.shape == (3,)
     vector.close()
 
 
@@ -154,8 +168,11 @@ def test_pictures_show_the_state(name):
     environment = make_gymnasium(name, render_mode="rgb_array")
     environment.reset(seed=0)
     first = environment.render()
-    assert first is not None and first.dtype == np.uint8
-    assert first.shape[2] == 3 and min(first.shape[:2]) >= 300 and max(first.shape[:2]) <= 600
+    assert first is not None
+    assert first.dtype == np.uint8
+    assert first.shape[2] == 3
+    assert min(first.shape[:2]) >= 300
+    assert max(first.shape[:2]) <= 600
     np.testing.assert_array_equal(first, environment.render())
     environment.step(1)
     second = environment.render()

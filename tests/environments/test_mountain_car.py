@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -30,7 +30,6 @@ def reference(position, velocity, action):
 positions, velocities = st.floats(-1.2, 0.6), st.floats(-0.07, 0.07)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(positions, velocities, st.integers(0, 2))
 @example(-1.2, -0.07, 0)
 @example(-1.19, -0.05, 0)
@@ -42,7 +41,6 @@ def test_pushes_follow_the_physics(position, velocity, action):
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
-@settings(deadline=None)  # the first example compiles
 @given(positions, velocities, st.integers(0, 2))
 def test_pushes_agree_with_gymnasium(position, velocity, action):
     theirs = MountainCarEnv()
@@ -55,7 +53,6 @@ def test_pushes_agree_with_gymnasium(position, velocity, action):
 
 
 @pytest.mark.parametrize("goal", [0.5, 0.6])
-@settings(deadline=None)
 @given(position=st.floats(0.4, 0.6), velocity=velocities, action=st.integers(0, 2), time=st.integers(0, 99))
 @example(position=0.59, velocity=0.07, action=2, time=0)
 @example(position=0.59, velocity=0.07, action=2, time=99)
@@ -71,7 +68,9 @@ def test_ends_and_rewards(goal, position, velocity, action, time):
     final = np.clip([(expected[0] + 1.2) / 1.8, (expected[1] + 0.07) / 0.14], 0, 1)
     np.testing.assert_allclose(step.final_observation, final, atol=1e-5)
     if arrived or late:
-        assert -0.6 <= state.position <= -0.4 and state.velocity == 0 and state.time == 0
+        assert -0.6 <= state.position <= -0.4
+        assert state.velocity == 0
+        assert state.time == 0
         np.testing.assert_allclose(step.observation, [(state.position + 1.2) / 1.8, 0.5], atol=1e-6)
     else:
         assert state.time == time + 1
@@ -87,7 +86,8 @@ def test_starts_are_uniform_in_the_valley_at_rest():
     assert step.truncated.all()
     for state in first, second:
         assert stats.kstest(np.asarray(state.position, np.float64), "uniform", (-0.6, 0.2)).pvalue > 0.001
-        assert not state.velocity.any() and not state.time.any()
+        assert not state.velocity.any()
+        assert not state.time.any()
 
 
 def test_a_truncation_is_no_termination():
@@ -96,7 +96,8 @@ def test_a_truncation_is_no_termination():
     keys = jax.random.split(jax.random.key(1), 21)
     _, steps = jax.lax.scan(lambda state, key: environment.step(state, key, jnp.int32(1)), state, keys)
     np.testing.assert_array_equal(np.flatnonzero(steps.truncated), [6, 13, 20])
-    assert not steps.terminated.any() and not steps.reward.any()
+    assert not steps.terminated.any()
+    assert not steps.reward.any()
 
 
 def test_the_default_limit_is_ten_thousand_steps():

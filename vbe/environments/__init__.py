@@ -3,9 +3,8 @@
 `ENVIRONMENTS` maps names to factories, `FEATURES` maps them to the ways in which each environment can be seen.
 """
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +17,8 @@ from vbe.environments.mountain_car import sparse_mountain_car
 from vbe.environments.puddle_world import puddle_world
 from vbe.environments.river_swim import river_swim
 from vbe.environments.wrappers import with_features, without_reward
-from vbe.types import Environment
+from vbe.options import did_you_mean
+from vbe.types import Environment, UsageError
 
 __all__ = [
     "ENVIRONMENTS",
@@ -74,15 +74,6 @@ FEATURES: dict[str, dict[str, Callable[[Environment], Environment]]] = {
 }
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
-    """The end of an error's line: what may have been meant, and what there is."""
-    names = list(names)
-    close = {known.lower(): known for known in names}
-    match = difflib.get_close_matches(str(name).lower(), close, n=1)
-    meant = f" (did you mean {close[match[0]]!r}?)" if match else ""
-    return f"{meant}; there is {', '.join(names) or 'none'}"
-
-
 def make(name: str, **options: Any) -> Environment:
     """Makes an environment by its name.
 
@@ -94,7 +85,7 @@ def make(name: str, **options: Any) -> Environment:
       An `Environment`.
 
     Raises:
-      ValueError: if there is no such environment or option, or the option's value is impossible.
+      UsageError: if there is no such environment or option, or the option's value is impossible.
 
     Example:
       >>> from vbe.environments import make
@@ -102,12 +93,12 @@ def make(name: str, **options: Any) -> Environment:
       1275
     """
     if name not in ENVIRONMENTS:
-        raise ValueError(f"name={name!r}: no such environment{_nearest(name, ENVIRONMENTS)}")
+        raise UsageError(f"name={name!r}: no such environment{did_you_mean(name, ENVIRONMENTS)}")
     factory = ENVIRONMENTS[name]
     known = inspect.signature(factory).parameters
     for option, value in options.items():
         if option not in known:
-            raise ValueError(f"{option}={value!r}: {name} has no such option{_nearest(option, known)}")
+            raise UsageError(f"{option}={value!r}: {name} has no such option{did_you_mean(option, known)}")
     return factory(**options)
 
 
@@ -125,7 +116,7 @@ def featurise(environment: Environment, name: str, features: str | None = None) 
       An `Environment`. If its observations are indices, its observation space is a `MultiDiscrete`, otherwise a `Box`.
 
     Raises:
-      ValueError: if the environment cannot be coded so.
+      UsageError: if the environment cannot be coded so.
 
     Example:
       >>> from vbe.environments import featurise, make
@@ -133,10 +124,10 @@ def featurise(environment: Environment, name: str, features: str | None = None) 
       (32,)
     """
     if name not in FEATURES:
-        raise ValueError(f"name={name!r}: no such environment{_nearest(name, FEATURES)}")
+        raise UsageError(f"name={name!r}: no such environment{did_you_mean(name, FEATURES)}")
     ways = FEATURES[name]
     if features is None:
         features = next(iter(ways))
     if features not in ways:
-        raise ValueError(f"features={features!r}: {name} has no such features{_nearest(features, ways)}")
+        raise UsageError(f"features={features!r}: {name} has no such features{did_you_mean(features, ways)}")
     return ways[features](environment)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vbe.types import Array, Environment, Key, Step
+from vbe.types import Array, Environment, Key, Step, UsageError
 
 MOVE_COST = 0.01
 
@@ -61,7 +61,7 @@ def deep_sea(*, size: int = 10) -> Environment:
       ones, of shape (1,), int32: the one active feature of a one-hot code. `visit` gives the same number.
 
     Raises:
-      ValueError: if `size` is not an integer of at least 2.
+      UsageError: if `size` is not an integer of at least 2.
 
     Example:
       >>> import jax
@@ -74,7 +74,7 @@ def deep_sea(*, size: int = 10) -> Environment:
       Array([0], dtype=int32)
     """
     if not isinstance(size, Integral) or size < 2:
-        raise ValueError(f"size={size!r}: must be an integer of at least 2")
+        raise UsageError(f"size={size!r}: must be an integer of at least 2")
     num_states = num_cells(size)
 
     def visit(state: DeepSeaState) -> Array:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vbe.types import Array
+from vbe.types import Array, UsageError
 
 
 class TileCoder(NamedTuple):
@@ -50,7 +50,7 @@ def tile_coder(
       A `TileCoder`: `apply` from an observation to the (tilings,) active features, and the space of these.
 
     Raises:
-      ValueError: if the bounds do not match or are not ordered, a number is not a positive integer, or there are more
+      UsageError: if the bounds do not match or are not ordered, a number is not a positive integer, or there are more
         tiles than int32 can number.
 
     Example:
@@ -62,17 +62,17 @@ def tile_coder(
     """
     lows, highs = np.atleast_1d(np.array(low, np.float32)), np.atleast_1d(np.array(high, np.float32))
     if lows.shape != highs.shape or lows.ndim != 1 or not np.all(lows < highs):
-        raise ValueError(f"low={low!r}, high={high!r}: must be as many lower bounds as larger upper bounds")
+        raise UsageError(f"low={low!r}, high={high!r}: must be as many lower bounds as larger upper bounds")
     for name, value in {"tiles": tiles, "tilings": tilings, "features": features}.items():
         if not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name}={value!r}: must be a positive integer")
+            raise UsageError(f"{name}={value!r}: must be a positive integer")
 
     # In units of 1 / tilings of a tile; whole tiles of displacement would only rename the tiles.
     shifts = np.arange(tilings)[:, None] * (2 * np.arange(len(lows)) + 1) % tilings
     # Only displaced tilings stick out at the end and need a further tile there.
     sides = tiles + (shifts > 0)
     if np.prod(sides, axis=-1, dtype=float).sum() > np.iinfo(np.int32).max:
-        raise ValueError(f"tiles={tiles!r}, tilings={tilings!r}: more tiles than int32 can number")
+        raise UsageError(f"tiles={tiles!r}, tilings={tilings!r}: more tiles than int32 can number")
     sizes = np.prod(sides, axis=-1)
     places, firsts = np.cumprod(sides, axis=-1) // sides, np.cumsum(sizes) - sizes
     shifts, places, firsts = shifts.astype(np.int32), places.astype(np.int32), firsts.astype(np.int32)

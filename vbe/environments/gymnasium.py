@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 
 from vbe.environments import ENVIRONMENTS, make
-from vbe.types import Array, Environment, State, Step
+from vbe.types import Array, Environment, State, Step, UsageError
 
 # Pictures show the way that led here: no more of it than this, since a continuing environment never ends.
 TRAIL = 1000
@@ -55,7 +55,7 @@ class GymnasiumEnvironment(gymnasium.Env[np.ndarray, np.integer]):
       (2,)
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class GymnasiumEnvironment(gymnasium.Env[np.ndarray, np.integer]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode={render_mode!r}: must be None or 'rgb_array'")
+            raise UsageError(f"render_mode={render_mode!r}: must be None or 'rgb_array'")
         if render_mode is not None and draw is None:
-            raise ValueError(f"render_mode={render_mode!r}: needs a function to draw with, but draw=None")
+            raise UsageError(f"render_mode={render_mode!r}: needs a function to draw with, but draw=None")
         space = environment.observation_space
         if not isinstance(space, Box | MultiDiscrete):
-            raise ValueError(f"observation_space={space!r}: must be a Box or a MultiDiscrete")
+            raise UsageError(f"observation_space={space!r}: must be a Box or a MultiDiscrete")
         # Users seed and sample spaces: no two environments may share them.
         self.observation_space = (
             copy.deepcopy(space) if isinstance(space, Box) else Box(0.0, 1.0, (int(space.nvec[0]),), np.float32)
@@ -113,7 +113,7 @@ class GymnasiumEnvironment(gymnasium.Env[np.ndarray, np.integer]):
                 "step() called before reset(): call reset() first and after each episode's end"
             )
         if not self.action_space.contains(action):
-            raise ValueError(f"action={action!r}: must be in {self.action_space}")
+            raise UsageError(f"action={action!r}: must be in {self.action_space}")
         state, step = self._step(self._state, self._seed(), np.int32(action))
         terminated, truncated = bool(step.terminated), bool(step.truncated)
         # At an end our environment has begun the next episode already, which nobody here has asked for.
@@ -141,7 +141,7 @@ def make_gymnasium(name: str, render_mode: str | None = None, **options: Any) ->
       A `gymnasium.Env`. Deepsea shows a one-hot vector over the reachable cells.
 
     Raises:
-      ValueError: as `vbe.environments.make` does.
+      UsageError: as `vbe.environments.make` does.
 
     Example:
       >>> from vbe.environments.gymnasium import make_gymnasium

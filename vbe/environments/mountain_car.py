@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vbe.types import Array, Environment, Key, Step
+from vbe.types import Array, Environment, Key, Step, UsageError
 
 LEFT, RIGHT = -1.2, 0.6
 MAX_SPEED = 0.07
@@ -50,7 +50,7 @@ def sparse_mountain_car(*, goal: float = 0.6, time_limit: int = 10_000) -> Envir
       An `Environment` with observations of shape (2,), float32: position and velocity, each scaled to [0, 1].
 
     Raises:
-      ValueError: if `goal` is not to the right of every start or is beyond the hill, or `time_limit` is not a positive
+      UsageError: if `goal` is not to the right of every start or is beyond the hill, or `time_limit` is not a positive
         integer.
 
     Example:
@@ -59,9 +59,9 @@ def sparse_mountain_car(*, goal: float = 0.6, time_limit: int = 10_000) -> Envir
       Discrete(3)
     """
     if not (isinstance(goal, Real) and START_HIGH < goal <= RIGHT):
-        raise ValueError(f"goal={goal!r}: must be above {START_HIGH}, where cars start, and at most {RIGHT}")
+        raise UsageError(f"goal={goal!r}: must be above {START_HIGH}, where cars start, and at most {RIGHT}")
     if not (isinstance(time_limit, Integral) and time_limit > 0):
-        raise ValueError(f"time_limit={time_limit!r}: must be a positive integer, in steps")
+        raise UsageError(f"time_limit={time_limit!r}: must be a positive integer, in steps")
 
     def start(uniform: Array) -> MountainCarState:
         position = START_LOW + (START_HIGH - START_LOW) * uniform

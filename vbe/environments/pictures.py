@@ -5,6 +5,7 @@ and the environment's options, and returns an image (height, width, 3) uint8.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -289,7 +290,7 @@ def deep_sea(trail: Sequence[np.ndarray], *, size: int = 10) -> np.ndarray:
     for x, y in way:
         square = [(x - unit / 2, y - unit / 2), (x + unit / 2, y - unit / 2), (x + unit / 2, y + unit / 2)]
         canvas.polygon([*square, (x - unit / 2, y + unit / 2)], WHITE, 0.28)
-    for start, end in zip(way[:-1], way[1:], strict=True):
+    for start, end in itertools.pairwise(way):
         canvas.line([start, end], max(1.5, unit * 0.08), WHITE, 0.7)
     (x, y), radius = way[-1], max(unit * 0.34, 6)
     canvas.disc((x, y), radius, (60, 50, 20))

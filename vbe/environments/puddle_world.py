@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vbe.types import Array, Environment, Key, Step
+from vbe.types import Array, Environment, Key, Step, UsageError
 
 JITTER = 0.1
 RADIUS = 0.1
@@ -52,7 +52,7 @@ def puddle_world(*, step_size: float = 0.05) -> Environment:
       An `Environment` with observations of shape (2,), float32.
 
     Raises:
-      ValueError: if `step_size` is not in (0, 1].
+      UsageError: if `step_size` is not in (0, 1].
 
     Example:
       >>> from vbe.environments import make
@@ -60,7 +60,7 @@ def puddle_world(*, step_size: float = 0.05) -> Environment:
       Discrete(4)
     """
     if not (isinstance(step_size, Real) and 0 < step_size <= 1):
-        raise ValueError(f"step_size={step_size!r}: must be a number above 0 and at most 1, the square's side")
+        raise UsageError(f"step_size={step_size!r}: must be a number above 0 and at most 1, the square's side")
 
     def reset(key: Key) -> tuple[PuddleWorldState, Array]:
         position = jax.random.uniform(key, (2,), jnp.float32, minval=START_LOW, maxval=START_HIGH)

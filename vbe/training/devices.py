@@ -1,5 +1,6 @@
 """What JAX has to know before it starts: one device per CPU core, and a cache of compiled programs."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,13 +14,12 @@ def devices() -> list[jax.Device]:
 
 
 def _configure() -> None:
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         jax.config.update("jax_compilation_cache_dir", str(home / "vbe" / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "") or jax.config.jax_num_cpu_devices > 0:
+    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "") or jax.config.jax_num_cpu_devices > 0:  # type: ignore[attr-defined]
         return
-    try:
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
-    except RuntimeError:
-        pass  # JAX has started already: its devices are what they are
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(RuntimeError):  # JAX has started already: its devices are what they are
+        jax.config.update("jax_num_cpu_devices", cores)

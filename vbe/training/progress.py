@@ -57,7 +57,7 @@ class Reporter:
     def _show(self, note: str) -> None:
         if not self._enabled:
             return
-        status = "compiling"
+        status = "compiling" if self._done < self._total else "done"
         if self._timed:
             speed = self._timed / self._seconds
             status = f"{speed:,.0f} steps/s, {duration((self._total - self._done) / speed)} left"

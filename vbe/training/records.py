@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from vbe.training.loop import Record
+from vbe.training.lanes import Record
 from vbe.training.spec import Program, Spec
 from vbe.types import UsageError
 

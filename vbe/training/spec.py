@@ -41,7 +41,7 @@ class Program:
     environment: Environment
     recipe: str
     options: Any  # an instance of the recipe's options
-    target_period: int
+    period: int  # steps between what is not due at every step: target copies, or updates on policy
     lanes: tuple[Lane, ...]
 
 
@@ -96,11 +96,8 @@ def _program(spec: Spec, environment_options: dict[str, Any], options: Any, lane
     environment = environments.featurise(environment, spec.environment, options.features)
     if options.pure_exploration:
         environment = environments.without_reward(environment)
-    if options.batch_size > options.buffer_size:
-        raise UsageError(f"batch_size={options.batch_size}: must be at most buffer_size={options.buffer_size}")
-    recipe = AGENTS[spec.agent]
-    target_period = options.target_period or (recipe.deep_sea_target_period if spec.environment == "DeepSea" else 4)
-    return Program(environment, spec.agent, options, target_period, lanes)
+    options.check()
+    return Program(environment, spec.agent, options, AGENTS[spec.agent].period(options, spec.environment), lanes)
 
 
 def _is_sweep(value: Any) -> bool:
@@ -117,7 +114,7 @@ def _canonical(argument: str, options: Mapping[str, Any] | None) -> dict[str, An
     for name, value in options.items():
         if not isinstance(value, (list, tuple, str, bool, int, float, type(None))):
             raise UsageError(f"{argument}: {name}={value!r} must be a number, a string, a truth value, a tuple, or a list of these")
-        if _is_sweep(value) and (not value or len({repr(v) for v in value}) < len(value)):
+        if isinstance(value, list) and (not value or len({repr(v) for v in value}) < len(value)):
             raise UsageError(f"{name}={value!r}: a sweep needs at least one value, and each once")
     return options
 

@@ -19,9 +19,11 @@ import jax
 import numpy as np
 import polars as pl
 
-from vbe.training import checkpoint
+from vbe.agents import AGENTS
+from vbe.training import checkpoint, on_policy
+from vbe.training import loop as off_policy
 from vbe.training.devices import devices as all_devices
-from vbe.training.loop import Loop, Record, make_loop
+from vbe.training.lanes import Loop, Record
 from vbe.training.progress import Reporter
 from vbe.training.records import Recorder
 from vbe.training.spec import Program, Spec, make_spec, programs
@@ -136,7 +138,7 @@ def _folder(out: Path, spec: Spec, used: list[jax.Device]) -> Iterator[Path]:
         raise UsageError(f"out={str(out)!r}: holds something else than a run's results; choose another folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = open(out / ".lock", "w")
+        lock = (out / ".lock").open("w")
     except OSError as error:
         raise UsageError(f"out={str(out)!r}: cannot be written ({error.strerror})") from error
     with lock:
@@ -201,6 +203,7 @@ class _Run:
     def _run_program(self, index: int, resumed: checkpoint.Checkpoint | None, reporter: Reporter) -> None:
         program = self._programs[index]
         recorder = Recorder(self._spec, program)
+        make_loop = on_policy.make_loop if AGENTS[program.recipe].on_policy else off_policy.make_loop
         loop = make_loop(program, self._spec.steps, self._used)
         if resumed is not None:
             now = resumed.facts["time"]
@@ -282,7 +285,7 @@ class _Run:
 def _fetch(record: Record, program: Program) -> Record:
     """(devices * groups, size, steps) -> (lanes, steps), on the host, without the padding."""
     lanes = len(program.lanes)
-    return Record(*(np.asarray(x).reshape(-1, x.shape[-1])[:lanes] for x in record))
+    return Record(*(np.asarray(x).reshape(x.shape[0] * x.shape[1], x.shape[2])[:lanes] for x in record))
 
 
 def _pack(lanes: Any, program: Program) -> list[np.ndarray]:

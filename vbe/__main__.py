@@ -1,0 +1,5 @@
+import sys
+
+from vbe.cli import main
+
+sys.exit(main())
