@@ -15,25 +15,21 @@ import numpy as np
 
 from vbe.types import Array, Key, Network, Params
 
-Initializer = Callable[[Key, tuple[int, ...], int], Array]  # (key, shape, fan_in) -> weights
+
+class Initializer(NamedTuple):
+    """How a network begins: numbers of unit scale, which are then divided by sqrt(fan_in) in each layer."""
+
+    draw: Callable[[Key, tuple[int, ...]], Array]  # (key, shape) -> numbers
+    draws_biases: bool  # or are they zero?
+
+
+uniform = Initializer(lambda key, shape: jax.random.uniform(key, shape, minval=-1, maxval=1), draws_biases=True)
+truncated_normal = Initializer(lambda key, shape: jax.random.truncated_normal(key, -2, 2, shape), draws_biases=False)
 
 
 class Layer(NamedTuple):
     weights: Array  # (inputs, outputs)
     bias: Array | None  # (outputs,)
-
-
-def uniform(key: Key, shape: tuple[int, ...], fan_in: int) -> Array:
-    """U[-1, 1] / sqrt(fan_in), for weights and biases alike."""
-    bound = fan_in**-0.5
-    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
-
-
-def truncated_normal(key: Key, shape: tuple[int, ...], fan_in: int) -> Array:
-    """N(0, 1 / fan_in) cut at two standard deviations for weights; zero for biases."""
-    if len(shape) == 1:
-        return jnp.zeros(shape)
-    return jax.random.truncated_normal(key, -2, 2, shape) * fan_in**-0.5
 
 
 def num_features(space: gymnasium.Space) -> int:
@@ -70,11 +66,15 @@ def mlp(
 
     def init(key: Key, observation: Array) -> Params:
         del observation
+        # One draw for all layers: XLA's compile time grows with the number of draws.
+        shapes = [(inputs + 1, outputs) for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True)]
+        ends = np.cumsum([inputs * outputs for inputs, outputs in shapes])
+        parts = jnp.split(initializer.draw(key, (int(ends[-1]),)), ends[:-1])
         layers = []
-        for layer_key, inputs, outputs in zip(jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True):
-            weights_key, bias_key = jax.random.split(layer_key)
-            weights = initializer(weights_key, (inputs, outputs), inputs)
-            layers.append(Layer(weights, initializer(bias_key, (outputs,), inputs) if bias else None))
+        for (rows, outputs), part in zip(shapes, parts, strict=True):
+            numbers = part.reshape(rows, outputs) * (rows - 1) ** -0.5
+            biases = numbers[-1] if initializer.draws_biases else jnp.zeros(outputs)
+            layers.append(Layer(numbers[:-1], biases if bias else None))
         return tuple(layers)
 
     def apply(params: Params, x: Array) -> Array:

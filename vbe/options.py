@@ -81,6 +81,8 @@ def _check_value(name: str, value: Any, kinds: tuple[type, ...], bounds: Mapping
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
         raise UsageError(f"{name}={value!r}: must be {wanted}")
+    if isinstance(value, tuple) and not all(type(number) is int for number in value):
+        raise UsageError(f"{name}={value!r}: must be a tuple of int")
     for number in value if isinstance(value, tuple) else (value,):
         if bounds["choices"] is not None and number is not None and number not in bounds["choices"]:
             raise UsageError(f"{name}={value!r}: must be one of {', '.join(map(repr, bounds['choices']))}")

@@ -16,7 +16,7 @@ from vbe.agents import double_dqn, explorer
 from vbe.agents.double_dqn import State
 from vbe.types import Array, Bonus, Key, Network, Transition
 
-ACTIONS, FEATURES, BATCH, RATE, SCALE = 4, 6, 5, 0.01, 3.0
+ACTIONS, FEATURES, BATCH, RATE, SCALE = 4, 6, 5, 0.05, 3.0
 SPACE = gymnasium.spaces.Box(-1, 1, (FEATURES,))
 NETWORK = networks.mlp(SPACE, ACTIONS, (7, 5))
 

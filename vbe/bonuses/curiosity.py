@@ -97,8 +97,8 @@ def distilled(
     num_features = networks.num_features(space)
 
     def normalise(moments: Moments, observations: Array) -> Array:
-        centred = dense(observations, num_features) - moments.mean
-        return jnp.clip(centred * jax.lax.rsqrt(moments.variance + 1e-12), -clip, clip)
+        centred = dense(observations, num_features) - moments.mean[None]
+        return jnp.clip(centred * jax.lax.rsqrt(moments.variance[None] + 1e-12), -clip, clip)
 
     def init(key: Key, observation: Array, policy: Params) -> DistilledState:
         return DistilledState(_init(bonus, optimizer, key, jnp.zeros(num_features)), no_moments((num_features,)))
@@ -163,7 +163,7 @@ def anti_concentrated(
     bonus = noise_fits(networks.linear(gymnasium.spaces.Box(-np.inf, np.inf, (num_features,)), ensemble_size, bias=False))
 
     def see(state: AntiConcentratedState, observations: Array) -> Array:
-        return (policy_gradients(policy, state.policy, observations) - state.mean) * state.scale
+        return (policy_gradients(policy, state.policy, observations) - state.mean[None]) * state.scale[None]
 
     def init(key: Key, observation: Array, policy: Params) -> AntiConcentratedState:
         zeros = jnp.zeros(num_features)
@@ -175,7 +175,7 @@ def anti_concentrated(
         gradients = policy_gradients(policy, follower, observations)
         mean, scale = gradients.mean(axis=0), jax.lax.rsqrt(gradients.var(axis=0) + 1e-5)
         state = state._replace(policy=follower, mean=mean, scale=scale)
-        return state, bonus.rewards(state.average, state.fitted.fixed, (gradients - mean) * scale)
+        return state, bonus.rewards(state.average, state.fitted.fixed, (gradients - mean[None]) * scale[None])
 
     def fit(state: AntiConcentratedState, key: Key, observations: Array) -> tuple[AntiConcentratedState, Array]:
         fitted, loss = _fit(bonus, optimizer, state.fitted, key, see(state, observations))

@@ -60,7 +60,7 @@ def sparse_mountain_car(*, goal: float = 0.6, time_limit: int = 10_000) -> Envir
     """
     if not (isinstance(goal, Real) and START_HIGH < goal <= RIGHT):
         raise UsageError(f"goal={goal!r}: must be above {START_HIGH}, where cars start, and at most {RIGHT}")
-    if not (isinstance(time_limit, Integral) and time_limit > 0):
+    if not (isinstance(time_limit, Integral) and not isinstance(time_limit, bool) and time_limit > 0):
         raise UsageError(f"time_limit={time_limit!r}: must be a positive integer, in steps")
 
     def start(uniform: Array) -> MountainCarState:

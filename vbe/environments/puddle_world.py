@@ -59,7 +59,7 @@ def puddle_world(*, step_size: float = 0.05) -> Environment:
       >>> make("PuddleWorld", step_size=0.005).action_space
       Discrete(4)
     """
-    if not (isinstance(step_size, Real) and 0 < step_size <= 1):
+    if not (isinstance(step_size, Real) and not isinstance(step_size, bool) and 0 < step_size <= 1):
         raise UsageError(f"step_size={step_size!r}: must be a number above 0 and at most 1, the square's side")
 
     def reset(key: Key) -> tuple[PuddleWorldState, Array]:

@@ -131,7 +131,15 @@ class Recorder:
             "value": np.concatenate([np.zeros(0), *(row[3] for row in rows)]).astype(np.float64),
         }
         for name in self._program.lanes[0].varied:
-            values = [x.varied[name] for x in self._program.lanes]
-            simple = all(isinstance(v, (bool, int, float, str)) for v in values)
-            columns[name] = pl.Series(name, values if simple else [str(v) for v in values]).gather(lane.astype(np.uint32))
+            columns[name] = self._swept(name).gather(lane.astype(np.uint32))
         return pl.DataFrame(columns)
+
+    def _swept(self, name: str) -> pl.Series:
+        """Each lane's value of an option, in a type that suits the whole sweep: the tables of its programs are put together."""
+        values = [lane.varied[name] for lane in self._program.lanes]
+        kinds = {type(v) for v in (*values, *{**self._spec.environment_options, **self._spec.agent_options}[name])}
+        if kinds == {int, float}:
+            return pl.Series(name, values, pl.Float64)
+        if len(kinds) == 1 and kinds <= {bool, int, float, str}:
+            return pl.Series(name, values)
+        return pl.Series(name, [str(v) for v in values])

@@ -110,11 +110,13 @@ def _combinations(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _canonical(argument: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise UsageError(f"{argument}={options!r}: must be a mapping from options to their values")
     options = dict(options or {})
     for name, value in options.items():
         if not isinstance(value, (list, tuple, str, bool, int, float, type(None))):
             raise UsageError(f"{argument}: {name}={value!r} must be a number, a string, a truth value, a tuple, or a list of these")
-        if isinstance(value, list) and (not value or len({repr(v) for v in value}) < len(value)):
+        if isinstance(value, list) and (not value or any(value.count(v) > 1 for v in value)):
             raise UsageError(f"{name}={value!r}: a sweep needs at least one value, and each once")
     return options
 
