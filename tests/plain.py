@@ -12,9 +12,12 @@ import numpy as np
 Layers = list[tuple[np.ndarray, np.ndarray | None]]  # weights (inputs, outputs), bias (outputs,)
 
 
-def layers(params: Any) -> Layers:
-    """Copies the library's parameters."""
-    return [(np.array(w, np.float64), None if b is None else np.array(b, np.float64)) for w, b in params]
+def layers(params: Any, *, indexed: bool = False) -> Layers:
+    """Copies the library's parameters, whose weights are (outputs, inputs) but for a first layer over indices."""
+    return [
+        (np.array(w if indexed and not depth else w.T, np.float64), None if b is None else np.array(b, np.float64))
+        for depth, (w, b) in enumerate(params)
+    ]
 
 
 def member(tree: Any, i: int) -> Any:
@@ -87,20 +90,17 @@ class Adam:
         return stepped  # type: ignore[return-value]
 
 
-def assert_same(network: Layers, params: Any, rtol: float = 1e-4, atol: float = 2e-5) -> None:
-    """That the library's parameters are these."""
-    flat = [x for layer in network for x in layer if x is not None]
-    leaves = jax.tree.leaves(params)
-    assert len(flat) == len(leaves)
-    for expected, leaf in zip(flat, leaves, strict=True):
-        np.testing.assert_allclose(leaf, expected, rtol=rtol, atol=atol)
+def assert_same(network: Any, params: Any, *, indexed: bool = False, rtol: float = 1e-4, atol: float = 2e-5) -> None:
+    """That the library's parameters, or anything of their shape, are these."""
+    for (weights, bias), (its_weights, its_bias) in zip(network, layers(params, indexed=indexed), strict=True):
+        np.testing.assert_allclose(its_weights, weights, rtol=rtol, atol=atol)
+        if its_bias is not None:
+            np.testing.assert_allclose(its_bias, bias, rtol=rtol, atol=atol)
 
 
-def assert_same_moments(adam: Adam, optimizer_state: Sequence[Any]) -> None:
+def assert_same_moments(adam: Adam, optimizer_state: Sequence[Any], *, indexed: bool = False) -> None:
     """That optax's state of Adam is this one."""
     state = optimizer_state[0]
     assert int(state.count) == adam.count
-    for moments, tree, floor in (adam.mean, state.mu, 1e-7), (adam.square, state.nu, 1e-9):
-        flat = [x for layer in moments for x in layer if not isinstance(x, float)]
-        for expected, leaf in zip(flat, jax.tree.leaves(tree), strict=True):
-            np.testing.assert_allclose(leaf, expected, rtol=1e-4, atol=floor)
+    assert_same(adam.mean, state.mu, indexed=indexed, atol=1e-6)
+    assert_same(adam.square, state.nu, indexed=indexed, atol=1e-8)

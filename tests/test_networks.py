@@ -1,5 +1,6 @@
 """Networks against dense products in NumPy, and what their initial weights are drawn from."""
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,7 @@ from scipy import stats
 
 from vbe import bonuses, networks
 from vbe.agents import double_dqn
+from vbe.bonuses.vbe import settled
 from vbe.networks import Layer
 from vbe.types import Array, Key, Network, Params, Transition
 
@@ -53,7 +55,7 @@ def test_indices_stand_for_scaled_one_hot_vectors(hidden: tuple[int, ...], bias:
     vectors = plain.dense(np.asarray(x), FEATURES).astype(np.float32)
     assert vectors[-1, 2] == pytest.approx(2 / 3)
     params = network.init(jax.random.key(0), x[0])
-    expected = plain.values(plain.layers(params), vectors)
+    expected = plain.values(plain.layers(params, indexed=True), vectors)
     np.testing.assert_allclose(network.apply(params, x), expected, rtol=1e-5, atol=1e-6)
     for one, row in zip(x, expected, strict=True):
         np.testing.assert_allclose(network.apply(params, one), row, rtol=1e-5, atol=1e-6)
@@ -62,14 +64,18 @@ def test_indices_stand_for_scaled_one_hot_vectors(hidden: tuple[int, ...], bias:
     def loss(params: Params, x: Array) -> Array:
         return jnp.sum(jnp.sin(network.apply(params, x)))
 
-    by_index, by_vector = jax.grad(loss)(params, x), jax.grad(loss)(params, jnp.array(vectors))
+    def turned(params: Params) -> Params:
+        return (params[0]._replace(weights=params[0].weights.T), *params[1:])
+
+    by_index, by_vector = jax.grad(loss)(params, x), turned(jax.grad(loss)(turned(params), jnp.array(vectors)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), by_index, by_vector)
 
 
 def test_linear_functions_have_one_layer() -> None:
     network = networks.linear(DENSE, OUTPUTS, bias=False)
     (layer,) = network.init(jax.random.key(0), jnp.zeros(FEATURES))
-    assert layer.weights.shape == (FEATURES, OUTPUTS) and layer.bias is None
+    assert layer.weights.shape == (OUTPUTS, FEATURES)
+    assert layer.bias is None
     (layer,) = networks.linear(DENSE, OUTPUTS).init(jax.random.key(0), jnp.zeros(FEATURES))
     assert layer.bias.shape == (OUTPUTS,)
 
@@ -82,9 +88,10 @@ def test_a_space_says_how_many_inputs_there_are(space: gymnasium.Space, inputs: 
 def test_weights_and_biases_are_uniform_within_one_over_the_root_of_the_inputs() -> None:
     sizes = (100, 300, 40)
     params = networks.mlp(gymnasium.spaces.Box(-1, 1, (100,)), 40, (300,)).init(jax.random.key(0), jnp.zeros(100))
-    for layer, inputs, outputs in zip(params, sizes[:-1], sizes[1:], strict=True):
+    for layer, (inputs, outputs) in zip(params, itertools.pairwise(sizes), strict=True):
         bound = inputs**-0.5
-        assert layer.weights.shape == (inputs, outputs) and layer.bias.shape == (outputs,)
+        assert layer.weights.shape == (outputs, inputs)
+        assert layer.bias.shape == (outputs,)
         for x in layer:
             assert float(jnp.abs(x).max()) <= bound
             assert stats.kstest(np.asarray(x).ravel(), stats.uniform(-bound, 2 * bound).cdf).pvalue > 1e-3
@@ -107,7 +114,8 @@ def test_an_ensembles_members_are_independent_copies(space: gymnasium.Space) -> 
     members = networks.ensemble(network, 3)
     params = members.init(jax.random.key(0), x[0])
     together = members.apply(params, x)
-    assert together.shape == (3, BATCH, OUTPUTS) and members.apply(params, x[0]).shape == (3, OUTPUTS)
+    assert together.shape == (3, BATCH, OUTPUTS)
+    assert members.apply(params, x[0]).shape == (3, OUTPUTS)
     for i in range(3):
         alone = jax.tree.map(lambda leaf, i=i: leaf[i], params)
         np.testing.assert_allclose(together[i], network.apply(alone, x), rtol=1e-5, atol=1e-6)
@@ -140,7 +148,7 @@ def test_a_flax_style_module_is_a_network() -> None:
     class Module:
         def init(self, rngs: Key, x: Array) -> dict[str, Any]:
             layers = own.init(rngs, x)
-            return {"params": {f"Dense_{i}": {"kernel": layer.weights, "bias": layer.bias} for i, layer in enumerate(layers)}}
+            return {"params": {f"Dense_{i}": {"kernel": layer.weights.T, "bias": layer.bias} for i, layer in enumerate(layers)}}
 
         def apply(self, variables: dict[str, Any], x: Array) -> Array:
             for i in range(2):
@@ -152,7 +160,7 @@ def test_a_flax_style_module_is_a_network() -> None:
     def layers(tree: Any) -> Any:
         """The library's shape of parameters, with whatever axes in front."""
         params = tree["params"]
-        return tuple(Layer(params[f"Dense_{i}"]["kernel"], params[f"Dense_{i}"]["bias"]) for i in range(2))
+        return tuple(Layer(params[f"Dense_{i}"]["kernel"].swapaxes(-1, -2), params[f"Dense_{i}"]["bias"]) for i in range(2))
 
     module, x = Module(), dense_observations()
     results = []
@@ -167,6 +175,7 @@ def test_a_flax_style_module_is_a_network() -> None:
         taken, bonus = agent.act(state, jax.random.key(0), x[0])
         results.append((state, loss, taken, bonus))
     (state, *said), (other, *other_said) = results
-    as_ours = (layers(other.online), layers(other.bonus.predictor))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), as_ours, (state.online, state.bonus.predictor))
+    as_ours = (layers(other.online), layers(settled(other.bonus).predictor))
+    ours = (state.online, settled(state.bonus).predictor)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), as_ours, ours)
     np.testing.assert_allclose(other_said, said, rtol=1e-4)

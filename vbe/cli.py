@@ -161,7 +161,7 @@ def _list(chosen: argparse.Namespace) -> None:
             table = Table("option", "default", title=f"environment {name}", title_justify="left", title_style="bold", min_width=60)
             for parameter in inspect.signature(factory).parameters.values():
                 table.add_row(parameter.name, str(parameter.default))
-            console.print(table, f"features: {', '.join(environments.FEATURES[name])} (the first by default)\n")
+            console.print(table, f"features: {', '.join(environments.FEATURES.get(name, ['raw']))} (the first by default)\n")
     for name, recipe in AGENTS.items():
         if chosen.name in (None, name):
             table = Table("option", "default", "meaning", title=f"agent {name}: {recipe.summary}", title_justify="left", title_style="bold")

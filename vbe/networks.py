@@ -1,10 +1,10 @@
 """Networks as plain pytrees: linear functions and multilayer perceptrons over dense or indexed observations, and ensembles.
 
-Weights are stored (inputs, outputs). Two formulations of the same product are used, because each is the fastest at its own job
-on a CPU: a batch goes through hidden layers as (outputs, inputs) x (inputs, B), so that the batch, not the odd width of a layer,
-fills the vector registers; a single observation is multiplied and summed, which streams through an ensemble's weights once.
+Activations are held as (features, B), so that the batch, not the odd width of a layer, fills a CPU's vector registers: weights are
+stored (outputs, inputs) and multiplied from the left. A first layer over indices is a table instead, one row per feature.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ truncated_normal = Initializer(lambda key, shape: jax.random.truncated_normal(ke
 
 
 class Layer(NamedTuple):
-    weights: Array  # (inputs, outputs)
+    weights: Array  # (outputs, inputs); (inputs, outputs) where the inputs are indices
     bias: Array | None  # (outputs,)
 
 
@@ -63,18 +63,20 @@ def mlp(
       ((3,), (128, 3))
     """
     sizes = (num_features(space), *hidden, num_outputs)
+    sparse = isinstance(space, gymnasium.spaces.MultiDiscrete)
 
     def init(key: Key, observation: Array) -> Params:
         del observation
         # One draw for all layers: XLA's compile time grows with the number of draws.
-        shapes = [(inputs + 1, outputs) for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True)]
+        shapes = [(inputs + 1, outputs) for inputs, outputs in itertools.pairwise(sizes)]
         ends = np.cumsum([inputs * outputs for inputs, outputs in shapes])
         parts = jnp.split(initializer.draw(key, (int(ends[-1]),)), ends[:-1])
-        layers = []
+        layers: list[Layer] = []
         for (rows, outputs), part in zip(shapes, parts, strict=True):
             numbers = part.reshape(rows, outputs) * (rows - 1) ** -0.5
             biases = numbers[-1] if initializer.draws_biases else jnp.zeros(outputs)
-            layers.append(Layer(numbers[:-1], biases if bias else None))
+            weights = numbers[:-1] if not layers and sparse else numbers[:-1].T
+            layers.append(Layer(weights, biases if bias else None))
         return tuple(layers)
 
     def apply(params: Params, x: Array) -> Array:
@@ -111,7 +113,7 @@ def _gather(layer: Layer, x: Array) -> Array:
 
 def _product(layer: Layer, x: Array) -> Array:
     """(inputs,) | (inputs, B) -> (outputs,) | (outputs, B)."""
-    return _add_bias(layer, (layer.weights * x[:, None]).sum(0) if x.ndim == 1 else layer.weights.T @ x)
+    return _add_bias(layer, layer.weights @ x)
 
 
 def _add_bias(layer: Layer, y: Array) -> Array:

@@ -67,7 +67,8 @@ def test_a_figure_is_drawn(tmp_path):
     import matplotlib.image
 
     rng = np.random.default_rng(0)
-    rows = [(a, "RiverSwim", s, t, "accumulated_reward", float(t * rng.random())) for a in "ab" for s in range(3) for t in range(10, 101, 10)]
+    steps = range(10, 101, 10)
+    rows = [(a, "RiverSwim", s, t, "accumulated_reward", float(t * rng.random())) for a in "ab" for s in range(3) for t in steps]
     path = draw_curves(table(rows), tmp_path / "figure.png", references={"accumulated_reward": (90.0, "best")})
     pixels = matplotlib.image.imread(path)[..., :3]
     colours = {tuple(colour) for colour in (pixels.reshape(-1, 3) * 255).astype(int)}

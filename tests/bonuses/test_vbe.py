@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from vbe import bonuses, networks
-from vbe.bonuses.vbe import State
+from vbe.bonuses.vbe import State, settled
 from vbe.types import Array, Bonus, Network, Transition
 
 MEMBERS, ACTIONS, FEATURES, BATCH, RATE = 3, 4, 6, 5, 0.01
@@ -49,6 +49,10 @@ def make_batch(kind: str = "mlp", seed: int = 0) -> tuple[Transition, Array]:
     return batch, jnp.array(random.integers(ACTIONS, size=BATCH), jnp.int32)
 
 
+def layers(kind: str, stack: Any, i: int) -> plain.Layers:
+    return plain.layers(plain.member(stack, i), indexed=kind == "linear")
+
+
 def vectors(kind: str, observation: Array) -> np.ndarray:
     return plain.dense(np.asarray(observation), FEATURES) if kind == "linear" else np.asarray(observation)
 
@@ -64,8 +68,8 @@ class PlainMember:
 
     def __init__(self, kind: str, supervised: bool, state: State, i: int):
         self.kind, self.supervised = kind, supervised
-        self.target = plain.layers(plain.member(state.target, i))
-        self.predictor = plain.layers(plain.member(state.predictor, i))
+        self.target = layers(kind, state.target, i)
+        self.predictor = layers(kind, settled(state).predictor, i)
         self.bootstrap = self.predictor
         self.adam = plain.Adam(self.predictor, RATE)
 
@@ -100,26 +104,27 @@ def test_updates_are_those_of_algorithm_1(kind: str, supervised: bool, update_al
                 member.bootstrap = member.predictor
         batch, next_action = make_batch(kind, time)
         before, (state, loss) = state, bonus.update(state, jax.random.key(time), batch, next_action)
-        updated = changed(before.predictor, state.predictor)
+        updated = changed(settled(before).predictor, settled(state).predictor)
         assert len(updated) == (MEMBERS if update_all else 1)
         drawn |= updated
         losses = [members[i].update(batch, next_action) for i in updated]
         assert float(loss) == pytest.approx(np.mean(losses), rel=1e-4)
     assert drawn == set(range(MEMBERS))
     for i, member in enumerate(members):
-        plain.assert_same(member.predictor, plain.member(state.predictor, i))
-        plain.assert_same(member.bootstrap, plain.member(state.bootstrap, i))
-        plain.assert_same(member.target, plain.member(state.target, i))
-        plain.assert_same_moments(member.adam, plain.member(state.optimizer, i))
+        learned, indexed = settled(state), kind == "linear"
+        plain.assert_same(member.predictor, plain.member(learned.predictor, i), indexed=indexed)
+        plain.assert_same(member.bootstrap, plain.member(state.bootstrap, i), indexed=indexed)
+        plain.assert_same(member.target, plain.member(state.target, i), indexed=indexed)
+        plain.assert_same_moments(member.adam, plain.member(learned.optimizer, i), indexed=indexed)
 
 
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_bonus_is_the_largest_error_in_the_ensemble(kind: str) -> None:
     bonus, state = make(kind)
     x = observations(kind, 0)
+    seen = vectors(kind, x)
     errors = [
-        np.abs(plain.values(plain.layers(plain.member(f, i)), vectors(kind, x)) - plain.values(plain.layers(plain.member(g, i)), vectors(kind, x)))
-        for f, g in [(state.predictor, state.target)]
+        np.abs(plain.values(layers(kind, state.members.predictor, i), seen) - plain.values(layers(kind, state.target, i), seen))
         for i in range(MEMBERS)
     ]
     assert len({int(i) for i in np.argmax(errors, axis=0).ravel()}) > 1  # no member is the largest everywhere
@@ -133,17 +138,18 @@ def test_an_update_touches_one_member_and_its_optimiser(supervised: bool) -> Non
     bonus, state = make(supervised=supervised)
     batch, next_action = make_batch()
     after, _ = bonus.update(state, jax.random.key(5), batch, next_action)
-    (drawn,) = changed(state.predictor, after.predictor)
-    assert changed(state.optimizer, after.optimizer) == {drawn}
-    np.testing.assert_array_equal(after.optimizer[0].count, np.arange(MEMBERS) == drawn)
-    assert not changed(state.target, after.target) and not changed(state.bootstrap, after.bootstrap)
+    (drawn,) = changed(settled(state).predictor, settled(after).predictor)
+    assert changed(settled(state).optimizer, settled(after).optimizer) == {drawn}
+    np.testing.assert_array_equal(settled(after).optimizer[0].count, np.arange(MEMBERS) == drawn)
+    assert not changed(state.target, after.target)
+    assert not changed(state.bootstrap, after.bootstrap)
 
 
 def test_members_are_drawn_uniformly() -> None:
     bonus, state = make("linear")
     batch, next_action = make_batch("linear")
     keys = jax.random.split(jax.random.key(0), 3000)
-    counts = jax.jit(jax.vmap(lambda key: bonus.update(state, key, batch, next_action)[0].optimizer[0].count))(keys)
+    counts = jax.jit(jax.vmap(lambda key: settled(bonus.update(state, key, batch, next_action)[0]).optimizer[0].count))(keys)
     np.testing.assert_array_equal(counts.sum(1), 1)
     assert stats.chisquare(counts.sum(0)).pvalue > 1e-3
 
@@ -151,17 +157,17 @@ def test_members_are_drawn_uniformly() -> None:
 def test_all_members_are_updated_when_asked() -> None:
     bonus, state = make(update_all=True)
     after, _ = bonus.update(state, jax.random.key(5), *make_batch())
-    assert changed(state.predictor, after.predictor) == set(range(MEMBERS))
-    np.testing.assert_array_equal(after.optimizer[0].count, 1)
+    assert changed(settled(state).predictor, settled(after).predictor) == set(range(MEMBERS))
+    np.testing.assert_array_equal(settled(after).optimizer[0].count, 1)
 
 
 def test_syncing_copies_predictors_into_bootstrap_networks_and_nothing_else() -> None:
     bonus, state = make()
     state, _ = bonus.update(state, jax.random.key(5), *make_batch())
-    assert changed(state.predictor, state.bootstrap)
+    assert changed(settled(state).predictor, state.bootstrap)
     synced = bonus.sync(state)
-    assert not changed(state.predictor, synced.bootstrap)
-    assert not changed(state._replace(bootstrap=()), synced._replace(bootstrap=()))
+    assert not changed(settled(state).predictor, synced.bootstrap)
+    assert not changed(settled(state), settled(synced))
 
 
 def test_nothing_is_learned_from_beyond_a_termination() -> None:
@@ -197,19 +203,19 @@ def test_rewards_of_the_environment_play_no_part() -> None:
 def test_a_state_starts_with_a_bonus_everywhere_and_members_of_its_own() -> None:
     bonus, state = make()
     assert float(bonus.values(state, observations("mlp", 0)).min()) > 0.0
-    assert not changed(state.predictor, state.bootstrap)
-    for tree in state.target, state.predictor:
+    assert not changed(settled(state).predictor, state.bootstrap)
+    for tree in state.target, state.members.predictor:
         for leaf in jax.tree.leaves(tree):
             assert not any(np.array_equal(leaf[i], leaf[j]) for i in range(MEMBERS) for j in range(i))
-    assert changed(state.target, state.predictor) == set(range(MEMBERS))
+    assert changed(state.target, state.members.predictor) == set(range(MEMBERS))
     assert changed(state.target, bonus.init(jax.random.key(1), observations("mlp", 0)[0]).target) == set(range(MEMBERS))
 
 
 def test_a_predictor_that_equals_its_target_has_nothing_to_learn() -> None:
     bonus, state = make(update_all=True)
-    state = bonus.sync(state._replace(predictor=state.target))
+    state = bonus.sync(state._replace(members=state.members._replace(predictor=state.target)))
     after, loss = bonus.update(state, jax.random.key(0), *make_batch())
     assert float(loss) < 1e-12
     assert float(bonus.values(state, observations("mlp", 0)).max()) == 0.0
-    for leaf in jax.tree.leaves(after.optimizer[0].mu):
+    for leaf in jax.tree.leaves(settled(after).optimizer[0].mu):
         assert float(jnp.abs(leaf).max()) < 1e-6

@@ -8,7 +8,7 @@ import optax
 
 from vbe import networks
 from vbe.equations import greedy, take
-from vbe.types import Agent, Array, Key, Network, Params, Transition
+from vbe.types import Agent, Array, Key, Network, Params, Transition, UsageError
 
 
 class State(NamedTuple):
@@ -88,7 +88,11 @@ def bootstrapped_dqn(
         target = batch.reward + batch.discount * next_values.max(axis=-1)
         # The prior's part of the prediction does not learn: it can as well be part of the target.
         target -= prior_scale * jax.vmap(take, (0, None))(members.apply(state.prior, batch.observation), batch.action)
-        weights = masks(state.salt, batch.time, mask_probability).astype(target.dtype) if masked else 1.0
+        weights: Array | float = 1.0
+        if masked:
+            if batch.time is None:
+                raise UsageError("batch.time=None: must be the steps at which transitions were stored, by which their masks are known")
+            weights = masks(state.salt, batch.time, mask_probability).astype(target.dtype)
 
         def loss(online: Params) -> Array:
             values = jax.vmap(take, (0, None))(members.apply(online, batch.observation), batch.action)

@@ -90,7 +90,7 @@ class OnPolicy(Options):
     """What all agents on PPO share."""
 
     learning_rate: float = option(1e-4, "Adam's step size", above=0)
-    discount: float = option(0.99, "gamma of the discounted returns that results show; what is learned has its own two", at_least=0, at_most=1)
+    discount: float = option(0.99, "gamma of discounted returns in results; what is learned has its own two", at_least=0, at_most=1)
     reward_discount: float = option(0.999, "gamma of extrinsic values, which end with the episode", at_least=0, at_most=1)
     bonus_discount: float = option(0.99, "gamma of intrinsic values, which do not", at_least=0, at_most=1)
     bonus_scale: float = option(1.0, "c, the weight of intrinsic advantages", at_least=0)
@@ -157,13 +157,18 @@ def num_actions(environment: Environment) -> int:
     return int(space.n)
 
 
+def _adam(options: Options) -> optax.GradientTransformation:
+    """Adam on all parameters as one vector: the same numbers from a few large kernels instead of many small ones."""
+    return optax.flatten(optax.adam(options.learning_rate))
+
+
 def _explore(options: WithBonus, environment: Environment, bonus: Bonus) -> Agent:
     if options.pure_exploration:
         return explorer(bonus)
     return double_dqn(
         make_network(options, environment),
         bonus,
-        optax.adam(options.learning_rate),
+        _adam(options),
         bonus_scale=options.bonus_scale,
         optimistic_target=options.target_policy == "optimistic",
     )
@@ -172,7 +177,7 @@ def _explore(options: WithBonus, environment: Environment, bonus: Bonus) -> Agen
 def _vbe(options: EnsembleErrors, environment: Environment, *, supervised: bool = False) -> Agent:
     bonus = bonuses.vbe(
         make_network(options, environment),
-        optax.adam(options.learning_rate),
+        _adam(options),
         ensemble_size=options.ensemble_size,
         update_all=options.update_all,
         supervised=supervised,
@@ -184,7 +189,7 @@ def _acb(options: NoiseFits, environment: Environment) -> Agent:
     bonus = bonuses.acb(
         make_network(options, environment),
         make_network(options, environment, options.ensemble_size),
-        optax.adam(options.learning_rate),
+        _adam(options),
         discount=options.discount,
     )
     return _explore(options, environment, bonus)
@@ -194,7 +199,7 @@ def _rnd(options: Distillation, environment: Environment) -> Agent:
     bonus = bonuses.rnd(
         make_network(options, environment),
         make_network(options, environment, options.num_features),
-        optax.adam(options.learning_rate),
+        _adam(options),
         discount=options.discount,
     )
     return _explore(options, environment, bonus)
@@ -203,7 +208,7 @@ def _rnd(options: Distillation, environment: Environment) -> Agent:
 def _bootstrapped(options: AdditivePrior, environment: Environment, *, ensemble_size: int, mask_probability: float) -> Agent:
     return bootstrapped_dqn(
         make_network(options, environment, initializer=networks.truncated_normal),
-        optax.adam(options.learning_rate),
+        _adam(options),
         ensemble_size=ensemble_size,
         prior_scale=options.prior_scale,
         mask_probability=mask_probability,
@@ -224,7 +229,7 @@ def _epsilon_greedy(options: EpsilonGreedy, environment: Environment) -> Agent:
     bonus = bonuses.none(num_actions(environment))
     if options.pure_exploration:
         return explorer(bonus)
-    return double_dqn(make_network(options, environment), bonus, optax.adam(options.learning_rate), epsilon=options.epsilon)
+    return double_dqn(make_network(options, environment), bonus, _adam(options), epsilon=options.epsilon)
 
 
 def _ppo(options: OnPolicy, environment: Environment, curiosity: Curiosity) -> OnPolicyAgent:
@@ -246,7 +251,7 @@ def _ppo(options: OnPolicy, environment: Environment, curiosity: Curiosity) -> O
 
 
 def _clipped_adam(options: OnPolicy) -> optax.GradientTransformation:
-    return optax.chain(optax.clip_by_global_norm(options.max_gradient_norm), optax.adam(options.learning_rate))
+    return optax.chain(optax.clip_by_global_norm(options.max_gradient_norm), _adam(options))
 
 
 def _rnd_ppo(options: OnPolicyDistillation, environment: Environment) -> OnPolicyAgent:

@@ -59,7 +59,8 @@ def draw_curves(
         reference = (references or {}).get(metric)
         if reference is not None:
             ax.axhline(reference[0], color="0.4", linestyle=":", linewidth=1.2)
-            ax.annotate(reference[1], (1, reference[0]), xycoords=("axes fraction", "data"), ha="right", va="bottom", color="0.3", fontsize=9)
+            right_end = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+            ax.annotate(reference[1], (1, reference[0]), **right_end, color="0.3", fontsize=9)
         _draw_panel(ax, curves(here, metric), names)
         ax.set(title=environment, xlabel="environment steps", ylabel=LABELS.get(metric, metric))
         ax.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
@@ -81,8 +82,12 @@ def _names(table: pl.DataFrame) -> dict[tuple[Any, ...], tuple[str, str]]:
     keys = [name for name in variants(table) if name != "environment"]
     unique = table.select(keys).unique(maintain_order=True).rows()
     differing = [i for i, name in enumerate(keys) if table[name].n_unique() > 1] or [0]
-    labels = [", ".join(str(key[i]) if keys[i] == "agent" else f"{keys[i]} {key[i]}" for i in differing if key[i] is not None) for key in unique]
-    return {key: (label, COLOURS[i % len(COLOURS)]) for i, (key, label) in enumerate(zip(unique, labels, strict=True))}
+
+    def label(key: tuple[Any, ...]) -> str:
+        known = [i for i in differing if key[i] is not None]
+        return ", ".join(str(key[i]) if keys[i] == "agent" else f"{keys[i]} {key[i]}" for i in known)
+
+    return {key: (label(key), COLOURS[i % len(COLOURS)]) for i, key in enumerate(unique)}
 
 
 def _draw_panel(ax: Any, lines: pl.DataFrame, names: dict[tuple[Any, ...], tuple[str, str]]) -> None:

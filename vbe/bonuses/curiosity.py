@@ -29,7 +29,7 @@ class Moments(NamedTuple):
 
     mean: Array
     variance: Array
-    count: Array  # () float32
+    weight: Array  # () float32: of how many samples
 
 
 def no_moments(shape: tuple[int, ...] = ()) -> Moments:
@@ -40,9 +40,9 @@ def no_moments(shape: tuple[int, ...] = ()) -> Moments:
 def add_samples(moments: Moments, samples: Array) -> Moments:
     """The moments of all samples so far and these, (n, ...)."""
     n = len(samples)
-    total = moments.count + n
+    total = moments.weight + n
     difference = samples.mean(axis=0) - moments.mean
-    squares = moments.variance * moments.count + samples.var(axis=0) * n + jnp.square(difference) * moments.count * n / total
+    squares = moments.variance * moments.weight + samples.var(axis=0) * n + jnp.square(difference) * moments.weight * n / total
     return Moments(moments.mean + difference * n / total, squares / total, total)
 
 

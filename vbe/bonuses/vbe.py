@@ -11,13 +11,37 @@ from vbe.equations import squared_error, take
 from vbe.types import Array, Bonus, Key, Network, Params, Transition
 
 
+class Member(NamedTuple):
+    """What learning changes of one random action-value function's predictor."""
+
+    predictor: Params  # f, which learns f*
+    optimizer: optax.OptState
+
+
 class State(NamedTuple):
-    """Every leaf has a leading axis of k members."""
+    """Every leaf has a leading axis of k members, but for `latest`.
+
+    The member that was updated last is kept apart, and takes its place among the others at the next update: a loop that writes
+    before it reads changes the ensemble in place, one that reads before it writes copies all of it at every step.
+    """
 
     target: Params  # the random action-value functions f*; frozen
-    predictor: Params  # f, which learns them
-    bootstrap: Params  # a copy of f, as old as the last sync
-    optimizer: optax.OptState
+    bootstrap: Params  # copies of the predictors, as old as the last sync
+    members: Member
+    latest: tuple[Array, Member] | None  # its number, () int32, and itself; None where all are updated at once
+
+
+def settled(state: State) -> Member:
+    """All members, the latest in its place."""
+    return state.members if state.latest is None else _put(state.members, *state.latest)
+
+
+def _put(stack: Params, i: Array, one: Params) -> Params:
+    return jax.tree.map(lambda all, x: jax.lax.dynamic_update_index_in_dim(all, x, i, 0), stack, one)
+
+
+def _pick(stack: Params, i: Array) -> Params:
+    return jax.tree.map(lambda all: jax.lax.dynamic_index_in_dim(all, i, 0, keepdims=False), stack)
 
 
 def vbe(
@@ -53,44 +77,50 @@ def vbe(
       >>> bonus.values(state, jnp.zeros(2)).shape
       (3,)
     """
-    members = networks.ensemble(network, ensemble_size)
+    ensemble = networks.ensemble(network, ensemble_size)
+    update_all = update_all or ensemble_size == 1
 
     def init(key: Key, observation: Array) -> State:
         target_key, predictor_key = jax.random.split(key)
-        predictor = members.init(predictor_key, observation)
-        return State(members.init(target_key, observation), predictor, predictor, jax.vmap(optimizer.init)(predictor))
+        predictor = ensemble.init(predictor_key, observation)
+        members = Member(predictor, jax.vmap(optimizer.init)(predictor))
+        latest = None if update_all else (jnp.int32(0), _pick(members, jnp.int32(0)))
+        return State(ensemble.init(target_key, observation), predictor, members, latest)
 
     def values(state: State, observation: Array) -> Array:
-        errors = members.apply(state.predictor, observation) - members.apply(state.target, observation)
-        return jnp.max(jnp.abs(errors), axis=0)
+        predictions = ensemble.apply(state.members.predictor, observation)
+        if state.latest is not None:
+            i, member = state.latest
+            is_latest = (jnp.arange(ensemble_size) == i).reshape(-1, *[1] * (predictions.ndim - 1))
+            predictions = jnp.where(is_latest, network.apply(member.predictor, observation), predictions)
+        return jnp.max(jnp.abs(predictions - ensemble.apply(state.target, observation)), axis=0)
 
-    def update_member(member: State, batch: Transition, next_action: Array) -> tuple[Params, optax.OptState, Array]:
-        target = take(network.apply(member.target, batch.observation), batch.action)
+    def update_member(target: Params, bootstrap: Params, member: Member, batch: Transition, next_action: Array) -> tuple[Member, Array]:
+        goal = take(network.apply(target, batch.observation), batch.action)
         if not supervised:
-            next_target = take(network.apply(member.target, batch.next_observation), next_action)
-            next_value = take(network.apply(member.bootstrap, batch.next_observation), next_action)
-            reward = target - batch.discount * next_target
-            target = reward + batch.discount * next_value
+            next_target = take(network.apply(target, batch.next_observation), next_action)
+            next_value = take(network.apply(bootstrap, batch.next_observation), next_action)
+            reward = goal - batch.discount * next_target
+            goal = reward + batch.discount * next_value
 
         def loss(predictor: Params) -> Array:
-            return squared_error(take(network.apply(predictor, batch.observation), batch.action), target)
+            return squared_error(take(network.apply(predictor, batch.observation), batch.action), goal)
 
         value, gradient = jax.value_and_grad(loss)(member.predictor)
         updates, optimizer_state = optimizer.update(gradient, member.optimizer, member.predictor)
-        return optax.apply_updates(member.predictor, updates), optimizer_state, value
+        return Member(optax.apply_updates(member.predictor, updates), optimizer_state), value
 
     def update(state: State, key: Key, batch: Transition, next_action: Array) -> tuple[State, Array]:
+        members = settled(state)
         if update_all:
-            predictor, optimizer_state, loss = jax.vmap(update_member, (0, None, None))(state, batch, next_action)
-            return state._replace(predictor=predictor, optimizer=optimizer_state), loss.mean()
+            members, losses = jax.vmap(update_member, (0, 0, 0, None, None))(state.target, state.bootstrap, members, batch, next_action)
+            return state._replace(members=members), losses.mean()
         i = (jax.random.bits(key) % ensemble_size).astype(jnp.int32)
-        # The barriers keep the reads of a member before its writes: fused, XLA would copy the whole ensemble at every step.
-        member = jax.lax.optimization_barrier(jax.tree.map(lambda x: x[i], state))
-        *updated, loss = jax.lax.optimization_barrier(update_member(member, batch, next_action))
-        written = jax.tree.map(lambda all, one: all.at[i].set(one), (state.predictor, state.optimizer), tuple(updated))
-        return state._replace(predictor=written[0], optimizer=written[1]), loss
+        target, bootstrap, member = _pick((state.target, state.bootstrap, members), i)
+        updated, loss = update_member(target, bootstrap, member, batch, next_action)
+        return state._replace(members=members, latest=(i, updated)), loss
 
     def sync(state: State) -> State:
-        return state._replace(bootstrap=state.predictor)
+        return state._replace(bootstrap=settled(state).predictor)
 
     return Bonus(init, values, update, sync)

@@ -1,6 +1,7 @@
 """The paper's classic control problems, as pure functions of one lane.
 
-`ENVIRONMENTS` maps names to factories, `FEATURES` maps them to the ways in which each environment can be seen.
+`ENVIRONMENTS` maps names to factories, `FEATURES` maps them to the ways in which each environment can be seen. An environment of
+your own needs an entry in the first; without one in the second it is seen as it is.
 """
 
 import inspect
@@ -123,9 +124,9 @@ def featurise(environment: Environment, name: str, features: str | None = None) 
       >>> featurise(make("RiverSwim"), "RiverSwim", "tiles").observation_space.shape
       (32,)
     """
-    if name not in FEATURES:
-        raise UsageError(f"name={name!r}: no such environment{did_you_mean(name, FEATURES)}")
-    ways = FEATURES[name]
+    if name not in ENVIRONMENTS:
+        raise UsageError(f"name={name!r}: no such environment{did_you_mean(name, ENVIRONMENTS)}")
+    ways = FEATURES.get(name, {"raw": _as_it_is})
     if features is None:
         features = next(iter(ways))
     if features not in ways:

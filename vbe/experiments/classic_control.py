@@ -5,7 +5,7 @@ from vbe.experiments.experiment import Experiment, Run, command_line
 STEPS = 50_000
 SEEDS = 30
 # Ensemble size k and scale c, as the paper's tables have them; None where a method has no such thing.
-SETTINGS = {
+SETTINGS: dict[str, dict[str, tuple[int | None, float | None]]] = {
     "vbe": {"RiverSwim": (20, 1.0), "PuddleWorld": (1, 10.0), "SparseMountainCar": (2, 1.0)},
     "epsilon-greedy": {"RiverSwim": (None, None), "PuddleWorld": (None, None), "SparseMountainCar": (None, None)},
     "dqn-p": {"RiverSwim": (None, 10.0), "PuddleWorld": (None, 3.0), "SparseMountainCar": (None, 1.0)},

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from vbe import random
 from vbe.training.spec import Program
 from vbe.types import Array, Environment, Key, State, Step, Transition
 
@@ -111,9 +112,12 @@ def assemble(
 
         def on_device(inputs: Inputs, lanes: Any, *clock: Array) -> Any:
             if layout.groups == 1:
-                one = jax.tree.map(lambda x: x[0], (lanes, inputs))
-                return jax.tree.map(lambda x: x[None], function(*one, *clock))
-            return jax.lax.map(lambda group: function(*group, *clock), (lanes, inputs))
+                return _restore(on_group(_only((lanes, inputs)), *clock))
+            return jax.lax.map(lambda group: on_group(group, *clock), (lanes, inputs))
+
+        def on_group(group: Any, *clock: Array) -> Any:
+            # A lane on its own has no axis at all: with one of length 1, XLA copies states around in the loop.
+            return _restore(function(*_only(group), *clock)) if layout.size == 1 else function(*group, *clock)
 
         def everything(lanes: Any, *clock: Array) -> Any:
             specs = (lanes_axis, lanes_axis, *(everywhere for _ in clock))
@@ -141,7 +145,7 @@ def assemble(
 def _make_inputs(program: Program, layout: Layout, sharding: NamedSharding) -> Inputs:
     lanes = [*program.lanes, *[program.lanes[-1]] * (layout.padded - len(program.lanes))]
     shape = (layout.devices * layout.groups, layout.size)
-    keys = jax.vmap(jax.random.key)(np.array([lane.seed for lane in lanes], np.uint32)).reshape(shape)
+    keys = jax.vmap(random.key)(jnp.array([lane.seed for lane in lanes], jnp.uint32)).reshape(shape)
     names = lanes[0].numbers
     numbers = {name: jnp.array([lane.numbers[name] for lane in lanes], jnp.float32).reshape(shape) for name in names}
     return jax.device_put(Inputs(keys, numbers), sharding)
@@ -153,30 +157,29 @@ def periods_per_chunk(layout: Layout, period: int, steps: int) -> int:
     return int(max(1, min(round(chunk_steps / period), -(-steps // period))))
 
 
-def over_lanes(function: Callable[..., Any], size: int, clock: int = 0) -> Callable[..., Any]:
-    """`vmap` over a group's lanes; its last `clock` arguments are the same for all. A group of one has no batch axis inside,
-    which spares it XLA's batched gathers and scatters."""
-    if size > 1:
-        return lambda *args: jax.vmap(function, in_axes=(*[0] * (len(args) - clock), *[None] * clock))(*args)
-
-    def one(*args: Any) -> Any:
-        batched, shared = args[: len(args) - clock], args[len(args) - clock :]
-        result = function(*jax.tree.map(lambda x: x[0], batched), *shared)
-        return jax.tree.map(lambda x: x[None], result)
-
-    return one
+def _only(batch: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], batch)
 
 
-def step_keys(inputs: Inputs, times: Array) -> Array:
-    """Keys for every step, (steps, size, 5): drawn ahead in one go, and a function of seed and time alone.
+def _restore(one: Any) -> Any:
+    return jax.tree.map(lambda x: x[None], one)
+
+
+def over_lanes(function: Callable[..., Any], size: int, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """`vmap` over a group's lanes. A lane on its own has no axis to map over."""
+    return function if size == 1 else jax.vmap(function, in_axes, out_axes)
+
+
+def step_keys(inputs: Inputs, times: Array, size: int) -> Array:
+    """Keys for every step, (steps, [size,] 5): drawn ahead in one go, and a function of seed and time alone.
 
     In every loop the environment draws from the fourth, so that equal seeds give all agents equal noise.
     """
 
-    def one_lane(key: Key) -> Array:
+    def one_lane(key: Key, times: Array) -> Array:
         return jax.vmap(lambda time: jax.random.split(jax.random.fold_in(key, time), 5))(times)
 
-    return jax.vmap(one_lane, out_axes=1)(inputs.key)
+    return over_lanes(one_lane, size, (0, None), 1)(inputs.key, times)
 
 
 def init_keys(inputs: Inputs) -> Array:

@@ -55,21 +55,21 @@ def make_loop(program: Program, steps: int, devices: list[jax.Device], group_siz
 
     def warm_up_group(lanes: Any, inputs: Inputs) -> Any:
         times = jnp.arange(warm_up_steps)
-        step = over_lanes(partial(_step, program, learning=False), layout.size, clock=1)
+        step = over_lanes(partial(_step, program, learning=False), layout.size, (0, 0, 0, None))
         lanes, records = jax.lax.scan(
-            lambda lanes, xs: step(lanes, inputs, xs[1], xs[0]), lanes, (times, step_keys(inputs, times))
+            lambda lanes, xs: step(lanes, inputs, xs[1], xs[0]), lanes, (times, step_keys(inputs, times, layout.size))
         )
         return lanes, time_last(records)
 
     def chunk_group(lanes: Any, inputs: Inputs, time: Array) -> Any:
         times = time + jnp.arange(periods * period)
-        step = over_lanes(partial(_step, program, learning=True), layout.size, clock=1)
+        step = over_lanes(partial(_step, program, learning=True), layout.size, (0, 0, 0, None))
         sync = over_lanes(lambda lane, inputs: lane._replace(agent=_agent(program, inputs).sync(lane.agent)), layout.size)
 
         def one_period(lanes: Any, xs: Any) -> Any:
             return jax.lax.scan(lambda lanes, xs: step(lanes, inputs, xs[1], xs[0]), sync(lanes, inputs), xs)
 
-        xs = (times, step_keys(inputs, times))
+        xs = (times, step_keys(inputs, times, layout.size))
         xs = jax.tree.map(lambda x: x.reshape(periods, period, *x.shape[1:]), xs)
         lanes, records = jax.lax.scan(one_period, lanes, xs)
         return lanes, time_last(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), records))

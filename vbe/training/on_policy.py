@@ -20,6 +20,7 @@ from vbe.training.lanes import (
     over_lanes,
     periods_per_chunk,
     step_keys,
+    time_last,
     visit,
 )
 from vbe.training.spec import Program
@@ -42,15 +43,15 @@ def make_loop(program: Program, steps: int, devices: list[jax.Device], group_siz
     rollouts = periods_per_chunk(layout, length, steps)
 
     def warm_up_group(lanes: Any, inputs: Inputs) -> Any:
-        nothing = jnp.zeros((layout.size, 0))
+        nothing = jnp.zeros((*jnp.shape(inputs.key), 0))
         return lanes, Record(nothing, nothing.astype(bool), nothing.astype(bool), nothing, nothing, nothing.astype(jnp.int32))
 
     def chunk_group(lanes: Any, inputs: Inputs, time: Array) -> Any:
-        keys = step_keys(inputs, time + jnp.arange(rollouts * length))
-        keys = jnp.moveaxis(keys.reshape(rollouts, length, *keys.shape[1:]), 2, 1)
-        advance = over_lanes(partial(_advance, program), layout.size)
+        keys = step_keys(inputs, time + jnp.arange(rollouts * length), layout.size)
+        keys = keys.reshape(rollouts, length, *keys.shape[1:])
+        advance = over_lanes(partial(_advance, program), layout.size, in_axes=(0, 0, 1), out_axes=(0, 1))
         lanes, records = jax.lax.scan(lambda lanes, keys: advance(lanes, inputs, keys), lanes, keys)
-        return lanes, jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(layout.size, -1), records)
+        return lanes, time_last(jax.tree.map(lambda x: x.reshape(rollouts * length, *x.shape[2:]), records))
 
     return assemble(
         program,

@@ -7,6 +7,7 @@ from typing import Any
 
 from vbe import environments
 from vbe.agents import AGENTS
+from vbe.agents.recipes import num_actions
 from vbe.options import check_name, check_options, numeric_fields
 from vbe.types import Environment, UsageError
 
@@ -97,6 +98,7 @@ def _program(spec: Spec, environment_options: dict[str, Any], options: Any, lane
     if options.pure_exploration:
         environment = environments.without_reward(environment)
     options.check()
+    num_actions(environment)
     return Program(environment, spec.agent, options, AGENTS[spec.agent].period(options, spec.environment), lanes)
 
 

@@ -285,7 +285,7 @@ class _Run:
 def _fetch(record: Record, program: Program) -> Record:
     """(devices * groups, size, steps) -> (lanes, steps), on the host, without the padding."""
     lanes = len(program.lanes)
-    return Record(*(np.asarray(x).reshape(x.shape[0] * x.shape[1], x.shape[2])[:lanes] for x in record))
+    return jax.tree.map(lambda x: np.asarray(x).reshape(x.shape[0] * x.shape[1], x.shape[2])[:lanes], record)
 
 
 def _pack(lanes: Any, program: Program) -> list[np.ndarray]:
