@@ -57,11 +57,16 @@ def loss_and_gradient(network: Layers, observations: np.ndarray, actions: np.nda
     signal = np.zeros_like(outputs)
     for n in range(batch):
         signal[n, actions[n]] = 2 * errors[n] / batch
+    return float(np.mean(errors**2)), backward(network, inputs, signal)
+
+
+def backward(network: Layers, inputs: list[np.ndarray], signal: np.ndarray) -> Layers:
+    """From the gradient with respect to outputs (B, outputs) to that with respect to weights and biases."""
     gradient: Layers = []
     for (weights, bias), x in zip(reversed(network), reversed(inputs), strict=True):
         gradient.insert(0, (x.T @ signal, None if bias is None else signal.sum(0)))
         signal = (signal @ weights.T) * (x > 0)
-    return float(np.mean(errors**2)), gradient
+    return gradient
 
 
 class Adam:

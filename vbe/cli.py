@@ -21,7 +21,7 @@ A value with commas is a sweep: one run per value and seed. `vbe list` shows eve
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command; returns its exit status: 0, 2 for bad input (one line on stderr), 130 after Ctrl-C."""
-    parser = _parser()
+    parser = make_parser()
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
         parser.print_help()
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vbe", description="Value bonuses for exploration in value-based deep reinforcement learning.")
     commands = parser.add_subparsers(dest="command", title="commands")
 

@@ -18,10 +18,11 @@ def option(
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
+    below: float | None = None,
     choices: tuple[Any, ...] | None = None,
 ) -> Any:
     """A dataclass field that knows what it means and which values it may have."""
-    bounds = {"at_least": at_least, "above": above, "at_most": at_most, "choices": choices}
+    bounds = {"at_least": at_least, "above": above, "at_most": at_most, "below": below, "choices": choices}
     return dataclasses.field(default=default, metadata={"help": help, **bounds})
 
 
@@ -100,3 +101,5 @@ def _check_number(name: str, value: Any, number: float, bounds: Mapping[str, Any
         raise UsageError(f"{name}={value!r}: must be above {bounds['above']}")
     if bounds["at_most"] is not None and number > bounds["at_most"]:
         raise UsageError(f"{name}={value!r}: must be at most {bounds['at_most']}")
+    if bounds["below"] is not None and number >= bounds["below"]:
+        raise UsageError(f"{name}={value!r}: must be below {bounds['below']}")

@@ -1,7 +1,7 @@
 """A ring buffer of transitions, one packed float32 row each.
 
 The clock `time` (how many transitions were stored before) is the caller's: it is the same for all lanes, so it must not be batched
-with them. Write, then sample: in that order both happen in place.
+with them. A loop that does both in every round, in either order, does so in place.
 """
 
 from typing import NamedTuple

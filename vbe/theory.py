@@ -33,7 +33,7 @@ def optimistic_bonus_scale(*, ensemble_size: int, num_features: int, max_value: 
     Example:
       >>> c = optimistic_bonus_scale(ensemble_size=20, num_features=50, max_value=1.0, failure_probability=0.1)
       >>> round(c, 2)
-      4.47
+      4.48
     """
     for name, count in {"ensemble_size": ensemble_size, "num_features": num_features}.items():
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:

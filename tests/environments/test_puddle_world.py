@@ -20,7 +20,7 @@ jitted_dynamics = jax.jit(dynamics)
 @jax.jit
 def many_steps(position, action):
     keys = jax.random.split(jax.random.key(11), DRAWS)
-    return jax.vmap(puddle_world().step, (None, 0, None))(PuddleWorldState(position), keys, action)
+    return jax.vmap(puddle_world().step, (None, 0, None))(PuddleWorldState(position, jnp.int32(0)), keys, action)
 
 
 def distance_to_segment(point, start, end):
@@ -74,7 +74,7 @@ def test_steps_are_normally_distributed_along_the_action(action, axis, sign):
 
 def test_step_size_is_an_option():
     keys = jax.random.split(jax.random.key(0), DRAWS)
-    state = PuddleWorldState(jnp.array([0.5, 0.5]))
+    state = PuddleWorldState(jnp.array([0.5, 0.5]), jnp.int32(0))
     _, step = jax.jit(jax.vmap(puddle_world(step_size=0.005).step, (None, 0, None)))(state, keys, jnp.int32(2))
     moved = np.asarray(step.final_observation, np.float64)[:, 0] - 0.5
     assert moved.mean() == pytest.approx(0.005, abs=4 * 0.1 / DRAWS**0.5)
@@ -102,3 +102,14 @@ def test_the_goal_leads_to_a_new_start():
     assert_starts(np.asarray(step.observation, np.float64)[ended])
     np.testing.assert_array_equal(step.observation[~ended], step.final_observation[~ended])
     np.testing.assert_array_equal(state.position, step.observation)
+
+
+def test_an_episode_that_reaches_its_time_limit_is_truncated_and_a_new_one_begins():
+    environment = puddle_world(time_limit=3)
+    state, _ = environment.reset(jax.random.key(0))
+    for time in range(7):
+        state, step = environment.step(state, jax.random.key(time), jnp.int32(3))
+        assert not step.terminated
+        assert bool(step.truncated) == (time % 3 == 2)
+        assert np.array_equal(step.observation, step.final_observation) == (not step.truncated)
+        assert int(state.time) == (time + 1) % 3

@@ -111,7 +111,7 @@ def test_a_spec_without_sweeps_is_one_program_with_a_lane_per_seed() -> None:
     assert lanes(program) == [(0, {}), (1, {}), (2, {})]
     assert (program.recipe, program.options.ensemble_size, program.options.bonus_scale) == ("vbe", 2, 3.0)
     assert program.environment.num_states == 21
-    assert all(lane.numbers == {"bonus_scale": 3.0, "discount": 0.99, "learning_rate": 0.001} for lane in program.lanes)
+    assert all(lane.numbers == {"bonus_scale": 3.0, "discount": 0.99, "learning_rate": 0.001, "momentum": 0.9} for lane in program.lanes)
     assert [lane.seed for lane in programs(spec(seeds=[7, 2**31 - 1]))[0].lanes] == [7, 2**31 - 1]
 
 

@@ -134,3 +134,29 @@ def test_results_say_what_they_depend_on(tmp_path):
     assert {"vbe", "jax", "jaxlib", "optax", "numpy"} <= set(about["versions"])
     assert about["devices"]
     assert "commit" in about
+
+
+def test_going_on_with_another_number_of_devices_is_said(tmp_path):
+    out = tmp_path / "run"
+    process = start(out)
+    wait_for_checkpoint(out, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (out / "results.parquet").exists()
+    with pytest.warns(UserWarning, match="begun on 2 devices, goes on with 1: .* may differ in their last bits"):
+        vbe.train(**ARGUMENTS, out=out, devices=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"devices": 0}, "devices=0: must be an integer from 1 to 2"),
+        ({"devices": 3}, "devices=3: must be an integer from 1 to 2"),
+        ({"devices": 1.0}, r"devices=1\.0: must be an integer from 1 to 2"),
+        ({"devices": True}, "devices=True: must be an integer from 1 to 2"),
+        ({"checkpoint_seconds": -1}, "checkpoint_seconds=-1: must be a number of seconds, at least 0"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(asked, line):
+    with pytest.raises(vbe.UsageError, match=f"^{line}"):
+        vbe.train(**ARGUMENTS, **asked)

@@ -85,7 +85,7 @@ def bootstrapped_dqn(
         del key
         next_values = members.apply(state.target, batch.next_observation)
         next_values += prior_scale * members.apply(state.prior, batch.next_observation)
-        target = batch.reward + batch.discount * next_values.max(axis=-1)
+        target = batch.reward[None] + batch.discount[None] * next_values.max(axis=-1)
         # The prior's part of the prediction does not learn: it can as well be part of the target.
         target -= prior_scale * jax.vmap(take, (0, None))(members.apply(state.prior, batch.observation), batch.action)
         weights: Array | float = 1.0
@@ -130,7 +130,7 @@ def masks(salt: Array, time: Array, probability: float | Array) -> Array:
       True
     """
     # Mixed before and after the salt: without the first, heads whose salts differ in few bits would have related masks.
-    bits = _mix(_mix(time.astype(jnp.uint32)) ^ salt[:, None])
+    bits = _mix(_mix(time.astype(jnp.uint32))[None] ^ salt[:, None])
     return (bits >> 8).astype(jnp.float32) * 2.0**-24 < probability
 
 

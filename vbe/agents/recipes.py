@@ -30,8 +30,9 @@ class Options:
     hidden: tuple[int, ...] = option((50, 50), "widths of an mlp's hidden layers", at_least=1)
     bias: bool | None = option(None, "bias terms; default: yes, except linear agents in pure exploration")
     learning_rate: float = option(1e-3, "Adam's step size", above=0)
+    momentum: float = option(0.9, "Adam's decay rate of mean gradients", at_least=0, below=1)
     discount: float = option(0.99, "gamma", at_least=0, at_most=1)
-    pure_exploration: bool = option(False, "no reward and no value function: act on the bonus alone")
+    pure_exploration: bool = option(False, "take all rewards away; who has a value bonus acts on it alone")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class ValueBased(Options):
 
     batch_size: int = option(128, "transitions in a batch", at_least=1)
     buffer_size: int = option(50_000, "transitions kept for replay", at_least=1)
-    target_period: int | None = option(None, "steps between copies of target networks; default: 64 on DeepSea, 4 elsewhere", at_least=1)
+    target_period: int | None = option(None, "steps between target copies; default: 4, on DeepSea 64 except for bdqn, dqn-p", at_least=1)
 
     def check(self) -> None:
         if self.batch_size > self.buffer_size:
@@ -142,12 +143,18 @@ def make_network(
     space: gymnasium.Space | None = None,
 ) -> Network:
     """The architecture that an agent's options ask for; by default with one output per action, and the environment's observations."""
-    sparse = isinstance(environment.observation_space, gymnasium.spaces.MultiDiscrete)
-    kind = options.network or ("linear" if sparse else "mlp")
-    bias = options.bias if options.bias is not None else not (kind == "linear" and options.pure_exploration)
+    linear = is_linear(options, environment)
+    bias = options.bias if options.bias is not None else not (linear and options.pure_exploration)
     outputs = num_outputs or num_actions(environment)
     space = space or environment.observation_space
-    return networks.mlp(space, outputs, options.hidden if kind == "mlp" else (), bias=bias, initializer=initializer)
+    return networks.mlp(space, outputs, () if linear else options.hidden, bias=bias, initializer=initializer)
+
+
+def is_linear(options: Options, environment: Environment) -> bool:
+    """Whether the networks are linear: by default they are on features, and perceptrons on raw observations."""
+    if options.network is not None:
+        return options.network == "linear"
+    return isinstance(environment.observation_space, gymnasium.spaces.MultiDiscrete)
 
 
 def num_actions(environment: Environment) -> int:
@@ -159,7 +166,7 @@ def num_actions(environment: Environment) -> int:
 
 def _adam(options: Options) -> optax.GradientTransformation:
     """Adam on all parameters as one vector: the same numbers from a few large kernels instead of many small ones."""
-    return optax.flatten(optax.adam(options.learning_rate))
+    return optax.flatten(optax.adam(options.learning_rate, b1=options.momentum))
 
 
 def _explore(options: WithBonus, environment: Environment, bonus: Bonus) -> Agent:
@@ -186,9 +193,11 @@ def _vbe(options: EnsembleErrors, environment: Environment, *, supervised: bool 
 
 
 def _acb(options: NoiseFits, environment: Environment) -> Agent:
+    unbiased = dataclasses.replace(options, bias=False) if is_linear(options, environment) else options
     bonus = bonuses.acb(
         make_network(options, environment),
-        make_network(options, environment, options.ensemble_size),
+        # As in the authors' code, linear fits have no bias term even where the values have one.
+        make_network(unbiased, environment, options.ensemble_size),
         _adam(options),
         discount=options.discount,
     )
@@ -264,7 +273,7 @@ def _rnd_ppo(options: OnPolicyDistillation, environment: Environment) -> OnPolic
 def _acb_ppo(options: OnPolicyNoiseFits, environment: Environment) -> OnPolicyAgent:
     curiosity = anti_concentrated(
         make_network(options, environment),
-        optax.rmsprop(options.fit_learning_rate, decay=0.99),
+        optax.rmsprop(options.fit_learning_rate, decay=0.99, eps_in_sqrt=False),
         environment.observation_space,
         ensemble_size=options.ensemble_size,
         follow_rate=options.follow_rate,

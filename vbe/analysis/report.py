@@ -24,3 +24,32 @@ def print_summary(summary: pl.DataFrame, console: Console | None = None) -> None
         else:
             table.add_row(*cells, str(row["runs"]), f"{row['mean']:.4g} ({row['low']:.4g} to {row['high']:.4g})")
     console.print(table)
+
+
+def markdown_table(frame: pl.DataFrame) -> str:
+    """A Markdown table whose columns line up as plain text, too.
+
+    Example:
+      >>> print(markdown_table(pl.DataFrame({"agent": ["vbe"], "states": ["465"]})))
+      | agent | states |
+      | ----- | ------ |
+      | vbe   | 465    |
+    """
+    cells = [frame.columns, *([str(cell) for cell in row] for row in frame.rows())]
+    widths = [max(len(row[column]) for row in cells) for column in range(frame.width)]
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    rule = " | ".join("-" * width for width in widths)
+    return "\n".join(f"| {line} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def refresh(document: str, name: str, text: str) -> str:
+    """The document with new text between `<!-- results:NAME -->` and the next `<!-- end -->`; unchanged if it has no such place.
+
+    Example:
+      >>> refresh("<!-- results:x -->\\nold\\n<!-- end -->", "x", "new")
+      '<!-- results:x -->\\nnew\\n<!-- end -->'
+    """
+    begin, end = f"<!-- results:{name} -->", "<!-- end -->"
+    before, found, rest = document.partition(begin)
+    _, closed, after = rest.partition(end)
+    return f"{before}{begin}\n{text}\n{end}{after}" if found and closed else document

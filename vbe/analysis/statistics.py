@@ -45,6 +45,58 @@ def bootstrap_interval(values: np.ndarray, level: float = 0.95, statistic=np.mea
     return low, high
 
 
+def difference_interval(ours: np.ndarray, theirs: np.ndarray, level: float = 0.95, seed: int = 0) -> tuple[float, float, float]:
+    """How much larger our mean is than theirs, and its bootstrap interval: the runs of each side are resampled by themselves.
+
+    Args:
+      ours: (runs,).
+      theirs: (other runs,).
+      level: of confidence.
+      seed: of the resampling.
+
+    Returns:
+      The difference of the means, its lower and its upper bound.
+
+    Example:
+      >>> difference_interval(np.array([3.0, 3.0]), np.array([1.0]))
+      (2.0, 2.0, 2.0)
+    """
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    picks = _picks(len(ours), len(theirs), seed)
+    resampled = ours[picks[0]].mean(axis=1) - theirs[picks[1]].mean(axis=1)
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return float(ours.mean() - theirs.mean()), float(low), float(high)
+
+
+def probability_of_improvement(ours: np.ndarray, theirs: np.ndarray, level: float = 0.95, seed: int = 0) -> tuple[float, float, float]:
+    """How probable it is that one of our runs, drawn at random, beats one of theirs; a tie counts half.
+
+    Args:
+      ours: (runs,).
+      theirs: (other runs,).
+      level: of confidence.
+      seed: of the resampling.
+
+    Returns:
+      The probability, and the lower and upper bound of its bootstrap interval.
+
+    Example:
+      >>> probability_of_improvement(np.array([1.0, 2.0]), np.array([1.0, 0.0]))[0]
+      0.875
+    """
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    wins = (ours[:, None] > theirs) + 0.5 * (ours[:, None] == theirs)
+    picks = _picks(len(ours), len(theirs), seed)
+    resampled = np.array([wins[np.ix_(rows, columns)].mean() for rows, columns in zip(*picks, strict=True)])
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return float(wins.mean()), float(low), float(high)
+
+
+def _picks(ours: int, theirs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, ours, (RESAMPLES, ours)), rng.integers(0, theirs, (RESAMPLES, theirs))
+
+
 def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
     """The mean of the middle half: a quarter of the runs, whole or in part, is cut off at either end.
 
@@ -68,9 +120,16 @@ def outcomes(table: pl.DataFrame) -> pl.DataFrame:
     metric = pl.col("metric").cast(pl.String)
     table = table.with_columns(metric)
     totals = table.filter(metric.is_in(TOTALS)).sort("step").group_by(keys, maintain_order=True).agg(pl.col("value").last())
-    last = pl.col("step") > pl.col("step").max() * (1 - LAST_PART)
+    last = pl.col("step") > pl.col("step").max().over(variants(table)) * (1 - LAST_PART)
     means = table.filter(last).filter(~metric.is_in(TOTALS)).group_by(keys, maintain_order=True).agg(pl.col("value").mean())
     return pl.concat([totals, means]).sort(keys)
+
+
+def without_diverged(table: pl.DataFrame) -> pl.DataFrame:
+    """All rows of the runs that did not diverge."""
+    keys = [*variants(table), "seed"]
+    lost = table.filter(pl.col("metric").cast(pl.String) == "diverged").select(keys).unique()
+    return table.join(lost, on=keys, how="anti", nulls_equal=True, maintain_order="left")
 
 
 def summarise(table: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import optax
 
 from vbe import networks
 from vbe.equations import squared_error, take
-from vbe.types import Array, Bonus, Key, Network, Params, Transition
+from vbe.types import Array, Bonus, Key, Network, Params, Transition, UsageError
 
 
 class Member(NamedTuple):
@@ -36,12 +36,13 @@ def settled(state: State) -> Member:
     return state.members if state.latest is None else _put(state.members, *state.latest)
 
 
+# Member numbers are drawn within bounds. Said so, lanes side by side move whole rows; otherwise every element is checked.
 def _put(stack: Params, i: Array, one: Params) -> Params:
-    return jax.tree.map(lambda all, x: jax.lax.dynamic_update_index_in_dim(all, x, i, 0), stack, one)
+    return jax.tree.map(lambda all, x: all.at[i].set(x, mode="promise_in_bounds", unique_indices=True), stack, one)
 
 
 def _pick(stack: Params, i: Array) -> Params:
-    return jax.tree.map(lambda all: jax.lax.dynamic_index_in_dim(all, i, 0, keepdims=False), stack)
+    return jax.tree.map(lambda all: all.at[i].get(mode="promise_in_bounds"), stack)
 
 
 def vbe(
@@ -65,6 +66,9 @@ def vbe(
       update_all: update every member on each batch, instead of one that is drawn uniformly.
       supervised: regress f*_i(s, a) directly instead (VBE-SL, the paper's ablation).
 
+    Raises:
+      UsageError: if the ensemble would be empty.
+
     Returns:
       A `Bonus`. Give `update` a batch and the target policy's actions at its next observations, and call `sync` as often as the
       agent copies its own target network.
@@ -77,6 +81,8 @@ def vbe(
       >>> bonus.values(state, jnp.zeros(2)).shape
       (3,)
     """
+    if not isinstance(ensemble_size, int) or ensemble_size < 1:
+        raise UsageError(f"ensemble_size={ensemble_size!r}: must be an integer of at least 1")
     ensemble = networks.ensemble(network, ensemble_size)
     update_all = update_all or ensemble_size == 1
 

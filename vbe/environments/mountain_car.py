@@ -1,6 +1,6 @@
 """Sparse Mountain Car: swing an underpowered car up a hill, with no reward before the top."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import NamedTuple
 
 import gymnasium
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vbe.environments.time_limit import check_time_limit
 from vbe.types import Array, Environment, Key, Step, UsageError
 
 LEFT, RIGHT = -1.2, 0.6
@@ -60,8 +61,7 @@ def sparse_mountain_car(*, goal: float = 0.6, time_limit: int = 10_000) -> Envir
     """
     if not (isinstance(goal, Real) and START_HIGH < goal <= RIGHT):
         raise UsageError(f"goal={goal!r}: must be above {START_HIGH}, where cars start, and at most {RIGHT}")
-    if not (isinstance(time_limit, Integral) and not isinstance(time_limit, bool) and time_limit > 0):
-        raise UsageError(f"time_limit={time_limit!r}: must be a positive integer, in steps")
+    check_time_limit(time_limit)
 
     def start(uniform: Array) -> MountainCarState:
         position = START_LOW + (START_HIGH - START_LOW) * uniform

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vbe.environments.time_limit import check_time_limit
 from vbe.types import Array, Environment, Key, Step, UsageError
 
 JITTER = 0.1
@@ -22,6 +23,7 @@ DIRECTIONS = np.array([[0, 1], [0, -1], [1, 0], [-1, 0]], np.float32)
 
 class PuddleWorldState(NamedTuple):
     position: Array  # (2,) float32 in [0, 1]: x, y
+    time: Array  # () int32, steps taken in this episode
 
 
 def dynamics(position: Array, action: Array, distance: Array) -> tuple[Array, Array, Array]:
@@ -42,17 +44,18 @@ def dynamics(position: Array, action: Array, distance: Array) -> tuple[Array, Ar
     return position, reward, jnp.all(position > GOAL)
 
 
-def puddle_world(*, step_size: float = 0.05) -> Environment:
+def puddle_world(*, step_size: float = 0.05, time_limit: int = 10_000) -> Environment:
     """Makes Puddle World: episodic, four actions (up, down, right, left), x and y to see.
 
     Args:
       step_size: how far a step goes on average. The paper prints 0.005; its code and the classic problem use 0.05.
+      time_limit: an episode of so many steps is truncated.
 
     Returns:
       An `Environment` with observations of shape (2,), float32.
 
     Raises:
-      UsageError: if `step_size` is not in (0, 1].
+      UsageError: if `step_size` is not in (0, 1], or `time_limit` is not a positive integer.
 
     Example:
       >>> from vbe.environments import make
@@ -61,18 +64,22 @@ def puddle_world(*, step_size: float = 0.05) -> Environment:
     """
     if not (isinstance(step_size, Real) and not isinstance(step_size, bool) and 0 < step_size <= 1):
         raise UsageError(f"step_size={step_size!r}: must be a number above 0 and at most 1, the square's side")
+    check_time_limit(time_limit)
 
     def reset(key: Key) -> tuple[PuddleWorldState, Array]:
         position = jax.random.uniform(key, (2,), jnp.float32, minval=START_LOW, maxval=START_HIGH)
-        return PuddleWorldState(position), position
+        return PuddleWorldState(position, jnp.zeros((), jnp.int32)), position
 
     def step(state: PuddleWorldState, key: Key, action: Array) -> tuple[PuddleWorldState, Step]:
         # One call of the generator serves the step and a start that may follow it.
         noise = jax.random.normal(key, (3,), jnp.float32)
         final, reward, terminated = dynamics(state.position, action, step_size + JITTER * noise[0])
         start = START_LOW + (START_HIGH - START_LOW) * jax.scipy.special.ndtr(noise[1:])
-        position = jnp.where(terminated, start, final)
-        return PuddleWorldState(position), Step(position, reward, terminated, jnp.zeros((), bool), final)
+        time = state.time + 1
+        truncated = ~terminated & (time >= time_limit)
+        ended = terminated | truncated
+        position = jnp.where(ended, start, final)
+        return PuddleWorldState(position, jnp.where(ended, 0, time)), Step(position, reward, terminated, truncated, final)
 
     return Environment(
         reset=reset,

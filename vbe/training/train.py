@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -103,8 +104,10 @@ def train(
         log_every=log_every,
     )
     available = all_devices()
-    if devices is not None and not 1 <= devices <= len(available):
-        raise UsageError(f"devices={devices!r}: must be between 1 and {len(available)}, the devices that there are")
+    if devices is not None and not (isinstance(devices, int) and not isinstance(devices, bool) and 1 <= devices <= len(available)):
+        raise UsageError(f"devices={devices!r}: must be an integer from 1 to {len(available)}, the devices that there are")
+    if not (isinstance(checkpoint_seconds, (int, float)) and checkpoint_seconds >= 0):
+        raise UsageError(f"checkpoint_seconds={checkpoint_seconds!r}: must be a number of seconds, at least 0")
     used = available[:devices]
     show = sys.stderr.isatty() if progress is None else progress
     if out is None:
@@ -251,7 +254,8 @@ class _Run:
         self._rows, self._parts = [], [*self._parts, name]
         arrays = {f"lanes/{i:04d}": x for i, x in enumerate(_pack(lanes, program))}
         arrays |= {f"recorder/{name}": x for name, x in recorder.arrays.items()}
-        checkpoint.save(self._folder / "checkpoint", self._number, arrays, {"program": index, "time": now, "parts": self._parts})
+        facts = {"program": index, "time": now, "parts": self._parts, "devices": len(self._used)}
+        checkpoint.save(self._folder / "checkpoint", self._number, arrays, facts)
 
     def _resume(self) -> tuple[int, checkpoint.Checkpoint | None]:
         """Which program to begin with, and the checkpoint to begin it from, if there is one."""
@@ -259,6 +263,12 @@ class _Run:
         if found is None:
             return 0, None
         self._number, newest = found
+        if newest.facts["devices"] != len(self._used):
+            warnings.warn(
+                f"begun on {newest.facts['devices']} devices, goes on with {len(self._used)}: lanes that are compiled together in other "
+                "numbers round otherwise, so results may differ in their last bits from a run that was not interrupted",
+                stacklevel=4,
+            )
         self._parts = newest.facts["parts"]
         return newest.facts["program"], newest
 

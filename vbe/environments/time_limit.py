@@ -1,0 +1,11 @@
+"""What episodes that may not end by themselves share."""
+
+from numbers import Integral
+from typing import Any
+
+from vbe.types import UsageError
+
+
+def check_time_limit(time_limit: Any) -> None:
+    if not (isinstance(time_limit, Integral) and not isinstance(time_limit, bool) and int(time_limit) > 0):
+        raise UsageError(f"time_limit={time_limit!r}: must be a positive integer, in steps")
