@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint bench clean
+PEERS := .venv-peers
+
+.PHONY: help demo test bench clean
 
 help:
 	@echo "make demo   explore Deepsea with VBE, VBE-SL and epsilon-greedy side by side (a minute or two)"
 	@echo "make test   run all tests"
-	@echo "make bench  measure speed on this machine"
+	@echo "make bench  measure speed on this machine, beside other libraries (a quarter of an hour)"
 
 # bsuite's own Deepsea is compared with ours in the tests. Its dependencies are 500 MB, of which that one file needs dm-env alone.
 $(VENV)/ready: pyproject.toml
@@ -26,8 +28,16 @@ test: $(VENV)/ready
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-bench: $(VENV)/ready
-	$(BIN)/vbe bench
+# Peers pin older packages, and pull gigabytes of CUDA unless PyTorch is there before them.
+$(PEERS)/ready: pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --upgrade pip
+	$(PEERS)/bin/pip install --quiet torch==2.13.0
+	$(PEERS)/bin/pip install --quiet --editable ".[peers]"
+	touch $@
+
+bench: $(VENV)/ready $(PEERS)/ready
+	$(BIN)/vbe bench --peers-python $(PEERS)/bin/python --json results/bench.json --markdown docs/performance.md
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(PEERS)

@@ -23,6 +23,7 @@ from vbe.bonuses.curiosity import Curiosity
 from vbe.bonuses.intrinsic import Learned
 from vbe.environments import ENVIRONMENTS
 from vbe.training import loop, on_policy
+from vbe.training.lanes import gather
 from vbe.training.spec import make_spec, programs
 from vbe.types import Array, Environment, Key, Step
 
@@ -96,7 +97,7 @@ def trained(environment: str, agent: str, options: dict[str, Any], steps: int) -
     lanes, _ = compiled.warm_up(compiled.init())
     for time in range(compiled.warm_up_steps, steps, compiled.chunk_steps):
         lanes, _ = compiled.chunk(lanes, time)
-    states = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), lanes.agent)
+    states = gather(compiled, tuple(group.agent for group in lanes))
     return program.environment, program.options, [jax.tree.map(lambda x: jnp.array(x[lane]), states) for lane in range(SEEDS)]
 
 

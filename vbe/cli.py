@@ -64,9 +64,9 @@ def make_parser() -> argparse.ArgumentParser:
     listing.set_defaults(run=_list)
 
     bench = commands.add_parser("bench", help="measure speed on this machine, as ratios within one run")
-    bench.add_argument("--quick", action="store_true", help="within about two minutes")
+    bench.add_argument("--quick", action="store_true", help="one short round: within about three minutes")
     bench.add_argument("--json", metavar="FILE", help="write the measurements there too")
-    bench.add_argument("--markdown", metavar="FILE", help="write the table there too")
+    bench.add_argument("--markdown", metavar="FILE", help="write the tables there too, between the markers of a document that has them")
     bench.add_argument("--peers-python", metavar="PATH", help="a Python that has the peers installed (default: this one)")
     bench.set_defaults(run=_bench)
     return parser
@@ -173,9 +173,9 @@ def _list(chosen: argparse.Namespace) -> None:
 
 
 def _bench(chosen: argparse.Namespace) -> None:
-    from vbe import bench
+    from vbe.bench import main
 
-    bench.main(quick=chosen.quick, json_file=chosen.json, markdown_file=chosen.markdown, peers_python=chosen.peers_python)
+    main(quick=chosen.quick, json_file=chosen.json, markdown_file=chosen.markdown, peers_python=chosen.peers_python)
 
 
 if __name__ == "__main__":

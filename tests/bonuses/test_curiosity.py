@@ -27,11 +27,8 @@ kinds = pytest.mark.parametrize("kind", SPACES)
 
 
 def observations(kind: str, seed: int) -> Array:
-    """Of different sizes and places in every feature, with one far from all others."""
     key = jax.random.key(1000 + seed)
-    if kind == "indexed":
-        return jax.random.randint(key, (BATCH, 2), 0, FEATURES)
-    return (jax.random.normal(key, (BATCH, FEATURES)) * jnp.arange(1.0, FEATURES + 1)[None] + 2.0).at[0, 0].add(1000.0)
+    return jax.random.randint(key, (BATCH, 2), 0, FEATURES) if kind == "indexed" else 3 * jax.random.normal(key, (BATCH, FEATURES))
 
 
 def vectors(kind: str, observation: Array) -> np.ndarray:
@@ -124,6 +121,9 @@ def test_distillation_is_of_observations_normalised_by_all_so_far(kind: str) -> 
     rewards, fit = jax.jit(curiosity.rewards), jax.jit(curiosity.fit)
     for time in range(6):
         x = observations(kind, time)
+        if kind == "dense":
+            # Each feature of another size, in another place, and at last one that is far from all others.
+            x = (x * jnp.arange(1.0, FEATURES + 1)[None] + 10.0).at[0, 0].add(1000.0 if time == 5 else 0.0)
         before, (state, given_rewards) = state, rewards(state, (), x)
         assert same(before.fitted, state.fitted)
         np.testing.assert_allclose(given_rewards, expected.rewards(vectors(kind, x)), rtol=1e-3)
@@ -137,7 +137,7 @@ def test_distillation_is_of_observations_normalised_by_all_so_far(kind: str) -> 
     assert (clipped > 0) == (kind == "dense")
 
 
-def plain_gradients(policy: plain.Layers, observation: np.ndarray) -> np.ndarray:
+def plain_gradients(policy: plain.Layers, observation: np.ndarray) -> list[list[np.ndarray]]:
     """For each observation, of -log pi(a|s) sqrt(pi(a|s)), the root held constant, at the most probable action."""
     gradients = []
     for n in range(len(observation)):
@@ -146,11 +146,7 @@ def plain_gradients(policy: plain.Layers, observation: np.ndarray) -> np.ndarray
         p = powers / powers.sum()
         a = int(np.argmax(p))
         signal = (p - np.eye(ACTIONS)[a]) * np.sqrt(p[a])
-        parts = []
-        for depth, (weights, bias) in enumerate(plain.backward(policy, inputs, signal[None])):
-            del depth
-            parts += [weights, bias]
-        gradients.append(parts)
+        gradients.append([part for layer in plain.backward(policy, inputs, signal[None]) for part in layer if part is not None])
     return gradients
 
 
@@ -164,15 +160,9 @@ def features(kind: str, policy: plain.Layers, observation: Array) -> np.ndarray:
     return np.array([flat(parts, indexed=indexed) for parts in plain_gradients(policy, vectors(kind, observation))])
 
 
-def small(kind: str, seed: int) -> Array:
-    """Observations at which no action is all but certain: gradients would be too small to compare."""
-    x = observations(kind, seed)
-    return x if kind == "indexed" else x.at[0, 0].add(-1000.0) / 10
-
-
 @kinds
 def test_features_are_gradients_of_the_policys_loss_on_its_own_choice(kind: str) -> None:
-    policy, x = make_policy(kind), small(kind, 0)
+    policy, x = make_policy(kind), observations(kind, 0)
     params = policy.init(jax.random.key(0), x[0])
     seen = policy_gradients(policy, params, x)
     expected = features(kind, plain.layers(params, indexed=kind == "indexed"), x)
@@ -181,28 +171,23 @@ def test_features_are_gradients_of_the_policys_loss_on_its_own_choice(kind: str)
 
 
 def test_features_are_finite_differences_too() -> None:
-    policy, x = make_policy("dense"), small("dense", 0)
+    policy, x = make_policy("dense"), observations("dense", 0)
     params = policy.init(jax.random.key(0), x[0])
-    leaves, structure = jax.tree.flatten(params)
-    logits = np.asarray(policy.apply(params, x))
-    best = np.argmax(logits, axis=1)
+    leaves, structure = jax.tree.flatten(jax.tree.map(np.float64, params))
+    best = np.argmax(policy.apply(params, x), axis=1)
 
-    def log_probs(params: Params) -> np.ndarray:
-        return plain.values(plain.layers(params), np.float64(x))[range(BATCH), best] - np.log(
-            np.exp(plain.values(plain.layers(params), np.float64(x))).sum(axis=1)
-        )
+    def log_probs(leaves: list[np.ndarray]) -> np.ndarray:
+        logits = plain.values(plain.layers(jax.tree.unflatten(structure, leaves)), np.asarray(x))
+        return logits[range(BATCH), best] - np.log(np.exp(logits).sum(axis=1))
 
     seen, column = np.asarray(policy_gradients(policy, params, x)), 0
     for i, leaf in enumerate(leaves):
         for place in np.ndindex(leaf.shape):
             change = np.zeros(leaf.shape)
-            change[place] = 1e-3
-            up, down = (
-                log_probs(jax.tree.unflatten(structure, [np.float64(x) + sign * change if j == i else x for j, x in enumerate(leaves)]))
-                for sign in (1, -1)
-            )
-            expected = -(up - down) / 2e-3 * np.exp(log_probs(params) / 2)
-            np.testing.assert_allclose(seen[:, column], expected, rtol=1e-2, atol=1e-4)
+            change[place] = 1e-5
+            up, down = (log_probs([*leaves[:i], leaf + sign * change, *leaves[i + 1 :]]) for sign in (1, -1))
+            expected = -(up - down) / 2e-5 * np.exp(log_probs(leaves) / 2)
+            np.testing.assert_allclose(seen[:, column], expected, rtol=1e-3, atol=1e-5)
             column += 1
     assert column == seen.shape[1]
 
@@ -242,12 +227,12 @@ class PlainFits:
 def test_fits_are_to_noise_on_normalised_gradients_and_their_average_rewards(kind: str) -> None:
     policy = make_policy(kind)
     curiosity = anti_concentrated(policy, optax.sgd(RATE), SPACES[kind], ensemble_size=OUTPUTS, follow_rate=jnp.float32(FOLLOW))
-    x = small(kind, 0)
+    x = observations(kind, 0)
     state = curiosity.init(jax.random.key(0), x[0], policy.init(jax.random.key(1), x[0]))
     expected = PlainFits(kind, state)
     rewards, fit = jax.jit(curiosity.rewards), jax.jit(curiosity.fit)
     for time in range(4):
-        x = small(kind, time)
+        x = observations(kind, time)
         params = policy.init(jax.random.key(time + 2), x[0])
         before, (state, given_rewards) = state, rewards(state, params, x)
         assert same(before.fitted, state.fitted)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import polars as pl
 
@@ -18,6 +17,7 @@ from vbe.analysis.figures import Panel, Style, canvas, draw_panels
 from vbe.experiments.experiment import Experiment, Run, command_line
 from vbe.training.checkpoint import write_aside
 from vbe.training.devices import devices
+from vbe.training.lanes import gather
 from vbe.training.loop import make_loop
 from vbe.training.spec import Program, make_spec, programs
 
@@ -101,18 +101,13 @@ def _watch_program(program: Program, steps: int) -> list[dict[str, Any]]:
     while now < steps:
         lanes, _ = loop.chunk(lanes, now)
         now += loop.chunk_steps
-        (layer,), replay = jax.tree.map(lambda x: _by_lane(x, program), (lanes.agent.bonus.learned.values, lanes.replay.rows))
+        (layer,), replay = gather(loop, tuple((group.agent.bonus.learned.values, group.replay.rows) for group in lanes))
         _mark_tried(tried, replay[:, : min(now, replay.shape[1])])
         for i, lane in enumerate(program.lanes):
             bias = np.zeros(2) if layer.bias is None else layer.bias[i]
             for metric, value in describe(layer.weights[i] + bias, bias, tried[i]).items():
                 rows.append({"seed": lane.seed, "step": now, "metric": metric, "value": value, **lane.varied})
     return rows
-
-
-def _by_lane(x: jax.Array, program: Program) -> np.ndarray:
-    """(devices * groups, size, ...) -> (lanes, ...), without the padding."""
-    return np.asarray(x).reshape(-1, *x.shape[2:])[: len(program.lanes)]
 
 
 def _mark_tried(tried: np.ndarray, replay: np.ndarray) -> None:

@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How lanes are spread: `devices` x `groups` one after another x `size` side by side, padded with copies of the last lane."""
+    """How lanes are spread: groups one after another, each `devices` x `size` side by side, padded with copies of the last lane."""
 
     devices: int
     groups: int
@@ -49,16 +49,39 @@ class Layout(NamedTuple):
         return self.devices * self.groups * self.size
 
 
+Groups = tuple[Any, ...]  # of anything that lanes have, group by group: pytrees with leaves (devices, size, ...)
+
+
 class Loop(NamedTuple):
-    """The compiled functions of a program. States have leaves (devices * groups, size, ...)."""
+    """The functions of a program, compiled once for all groups. They take over (donate) the states that they are given."""
 
     layout: Layout
+    num_lanes: int
     warm_up_steps: int
     chunk_steps: int
-    init: Callable[[], Any]  # () -> lanes
-    warm_up: Callable[[Any], tuple[Any, Record]]  # lanes -> lanes, records (lanes, warm_up_steps)
-    chunk: Callable[[Any, int], tuple[Any, Record]]  # (lanes, time) -> lanes, records (lanes, chunk_steps)
+    init: Callable[[], Groups]  # () -> states
+    warm_up: Callable[[Groups], tuple[Groups, Groups]]  # states -> states, records with leaves (devices, size, warm_up_steps)
+    chunk: Callable[[Groups, int], tuple[Groups, Groups]]  # (states, time) -> states, records (devices, size, chunk_steps)
     sharding: NamedSharding
+
+
+def gather(loop: Loop, groups: Groups) -> Any:
+    """What lanes have, on the host: leaves (lanes, ...), without the padding."""
+
+    def join(*parts: Array) -> np.ndarray:
+        return np.concatenate([np.asarray(part).reshape(part.shape[0] * part.shape[1], *part.shape[2:]) for part in parts])[: loop.num_lanes]
+
+    return jax.tree.map(join, *groups)
+
+
+def spread(loop: Loop, lanes: Any) -> Groups:
+    """The inverse of `gather`: leaves (lanes, ...) -> groups, on the devices."""
+    return _spread(lanes, loop.layout, loop.num_lanes, loop.sharding)
+
+
+def _spread(lanes: Any, layout: Layout, num_lanes: int, sharding: NamedSharding) -> Groups:
+    padded = np.minimum(np.arange(layout.padded), num_lanes - 1).reshape(layout.groups, layout.devices, layout.size)
+    return tuple(jax.device_put(jax.tree.map(lambda x: x[group], lanes), sharding) for group in padded)
 
 
 def choose_layout(num_lanes: int, num_devices: int, platform: str, best: int, group_size: int | None = None) -> Layout:
@@ -103,52 +126,50 @@ def assemble(
       A `Loop`, whose functions take over (donate) the states that they are given.
     """
     mesh = Mesh(np.array(devices[: layout.devices]), ("lanes",))
-    lanes_axis, everywhere = PartitionSpec("lanes"), PartitionSpec()
-    sharding = NamedSharding(mesh, lanes_axis)
-    inputs = _make_inputs(program, layout, sharding)
+    sharding = NamedSharding(mesh, PartitionSpec("lanes"))
+    num_lanes = len(program.lanes)
+    inputs = _spread(_make_inputs(program), layout, num_lanes, sharding)
 
-    def spread(function: Callable[..., Any], num_outputs: int) -> Callable[..., Any]:
-        """Runs `function(group of lanes, their inputs, *clock)` on every group of every device."""
+    def on_devices(function: Callable[..., Any], num_split: int) -> Callable[..., Any]:
+        """Runs a function of a group on each device's part of it. The first `num_split` arguments have lanes, the others do not."""
 
-        def on_device(inputs: Inputs, lanes: Any, *clock: Array) -> Any:
-            if layout.groups == 1:
-                return _restore(on_group(_only((lanes, inputs)), *clock))
-            return jax.lax.map(lambda group: on_group(group, *clock), (lanes, inputs))
-
-        def on_group(group: Any, *clock: Array) -> Any:
+        def on_device(*arguments: Any) -> Any:
+            parts = _only(arguments[:num_split])
             # A lane on its own has no axis at all: with one of length 1, XLA copies states around in the loop.
-            return _restore(function(*_only(group), *clock)) if layout.size == 1 else function(*group, *clock)
+            if layout.size == 1:
+                return _restore(_restore(function(*_only(parts), *arguments[num_split:])))
+            return _restore(function(*parts, *arguments[num_split:]))
 
-        def everything(lanes: Any, *clock: Array) -> Any:
-            specs = (lanes_axis, lanes_axis, *(everywhere for _ in clock))
-            out_specs = lanes_axis if num_outputs == 1 else (lanes_axis,) * num_outputs
-            return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=out_specs, check_vma=False)(inputs, lanes, *clock)
+        def everywhere(*arguments: Any) -> Any:
+            specs = tuple(PartitionSpec("lanes") if i < num_split else PartitionSpec() for i in range(len(arguments)))
+            return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=PartitionSpec("lanes"), check_vma=False)(*arguments)
 
-        return everything
+        return everywhere
 
-    def init_group(lanes: None, inputs: Inputs) -> Any:
-        return over_lanes(init_lane, layout.size)(inputs)
+    def advance(compiled: Callable[..., Any], states: Groups, *clock: Array) -> tuple[Groups, Groups]:
+        # One group at a time: what is dispatched ahead runs at once, and the groups would fight for the cache.
+        steps = [jax.block_until_ready(compiled(*group, *clock)) for group in zip(states, inputs, strict=True)]
+        return tuple(states for states, _ in steps), tuple(record for _, record in steps)
 
-    warm_up = jax.jit(spread(warm_up_group, 2), donate_argnums=0)
-    chunk = jax.jit(spread(chunk_group, 2), donate_argnums=0)
+    init = jax.jit(on_devices(over_lanes(init_lane, layout.size), 1))
+    warm_up = jax.jit(on_devices(warm_up_group, 2), donate_argnums=0)
+    chunk = jax.jit(on_devices(chunk_group, 2), donate_argnums=0)
     return Loop(
         layout=layout,
+        num_lanes=num_lanes,
         warm_up_steps=warm_up_steps,
         chunk_steps=chunk_steps,
-        init=lambda: jax.jit(spread(init_group, 1))(None),
-        warm_up=warm_up,
-        chunk=lambda lanes, time: chunk(lanes, jnp.int32(time)),
+        init=lambda: tuple(init(group) for group in inputs),
+        warm_up=lambda states: advance(warm_up, states),
+        chunk=lambda states, time: advance(chunk, states, jnp.int32(time)),
         sharding=sharding,
     )
 
 
-def _make_inputs(program: Program, layout: Layout, sharding: NamedSharding) -> Inputs:
-    lanes = [*program.lanes, *[program.lanes[-1]] * (layout.padded - len(program.lanes))]
-    shape = (layout.devices * layout.groups, layout.size)
-    keys = jax.vmap(random.key)(jnp.array([lane.seed for lane in lanes], jnp.uint32)).reshape(shape)
-    names = lanes[0].numbers
-    numbers = {name: jnp.array([lane.numbers[name] for lane in lanes], jnp.float32).reshape(shape) for name in names}
-    return jax.device_put(Inputs(keys, numbers), sharding)
+def _make_inputs(program: Program) -> Inputs:
+    keys = jax.vmap(random.key)(jnp.array([lane.seed for lane in program.lanes], jnp.uint32))
+    names = program.lanes[0].numbers
+    return Inputs(keys, {name: jnp.array([lane.numbers[name] for lane in program.lanes], jnp.float32) for name in names})
 
 
 def periods_per_chunk(layout: Layout, period: int, steps: int) -> int:

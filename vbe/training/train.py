@@ -24,10 +24,10 @@ from vbe.agents import AGENTS
 from vbe.training import checkpoint, on_policy
 from vbe.training import loop as off_policy
 from vbe.training.devices import devices as all_devices
-from vbe.training.lanes import Loop, Record
+from vbe.training.lanes import gather, spread
 from vbe.training.progress import Reporter
 from vbe.training.records import Recorder
-from vbe.training.spec import Program, Spec, make_spec, programs
+from vbe.training.spec import Spec, make_spec, programs
 from vbe.types import UsageError
 
 PACKAGES = ("vbe", "jax", "jaxlib", "optax", "numpy", "gymnasium", "polars")
@@ -210,19 +210,20 @@ class _Run:
         loop = make_loop(program, self._spec.steps, self._used)
         if resumed is not None:
             now = resumed.facts["time"]
-            lanes = _unpack(loop, program, resumed.arrays)
+            leaves = [resumed.arrays[name] for name in sorted(resumed.arrays) if name.startswith("lanes/")]
+            lanes = spread(loop, jax.tree.unflatten(jax.tree.structure(jax.eval_shape(loop.init)[0]), leaves))
             recorder.arrays = {name: resumed.arrays[f"recorder/{name}"] for name in recorder.arrays}
             reporter.skip(now * len(program.lanes))
         else:
             now = loop.warm_up_steps
             lanes, record = loop.warm_up(loop.init())
-            self._rows.append(recorder.add(0, _fetch(record, program), learning=False))
+            self._rows.append(recorder.add(0, gather(loop, record), learning=False))
             reporter.skip(now * len(program.lanes))
         compiled = False
         while now < self._spec.steps:
             started = time.monotonic()
             lanes, record = loop.chunk(lanes, now)
-            self._rows.append(recorder.add(now, _fetch(record, program), learning=True))
+            self._rows.append(recorder.add(now, gather(loop, record), learning=True))
             steps = min(loop.chunk_steps, self._spec.steps - now)
             now += steps
             diverged = int(np.sum(recorder.arrays["diverged_at"] >= 0))
@@ -233,7 +234,7 @@ class _Run:
                 reporter.skip(steps * len(program.lanes))
                 compiled = True
             if self._interrupted or time.monotonic() - self._saved_at >= self._checkpoint_seconds:
-                self._save(index, now, lanes, program, recorder)
+                self._save(index, now, gather(loop, lanes), recorder)
             if self._interrupted:
                 raise Interrupted(self._farewell())
 
@@ -242,7 +243,7 @@ class _Run:
             return "stopped; nothing was saved, for want of an output folder"
         return f"stopped and saved in {self._folder}; the same command continues from there"
 
-    def _save(self, index: int, now: int, lanes: Any, program: Program, recorder: Recorder) -> None:
+    def _save(self, index: int, now: int, lanes: Any, recorder: Recorder) -> None:
         self._saved_at = time.monotonic()
         if self._folder is None:
             return
@@ -252,7 +253,7 @@ class _Run:
         name = f"{self._number:08d}.parquet"
         checkpoint.write_aside(parts / name, _parquet(pl.concat(self._rows)))
         self._rows, self._parts = [], [*self._parts, name]
-        arrays = {f"lanes/{i:04d}": x for i, x in enumerate(_pack(lanes, program))}
+        arrays = {f"lanes/{i:04d}": x for i, x in enumerate(jax.tree.leaves(lanes))}
         arrays |= {f"recorder/{name}": x for name, x in recorder.arrays.items()}
         facts = {"program": index, "time": now, "parts": self._parts, "devices": len(self._used)}
         checkpoint.save(self._folder / "checkpoint", self._number, arrays, facts)
@@ -291,21 +292,3 @@ class _Run:
             raise KeyboardInterrupt
         self._interrupted = True
 
-
-def _fetch(record: Record, program: Program) -> Record:
-    """(devices * groups, size, steps) -> (lanes, steps), on the host, without the padding."""
-    lanes = len(program.lanes)
-    return jax.tree.map(lambda x: np.asarray(x).reshape(x.shape[0] * x.shape[1], x.shape[2])[:lanes], record)
-
-
-def _pack(lanes: Any, program: Program) -> list[np.ndarray]:
-    return [np.asarray(x).reshape(-1, *x.shape[2:])[: len(program.lanes)] for x in jax.tree.leaves(lanes)]
-
-
-def _unpack(loop: Loop, program: Program, arrays: Mapping[str, np.ndarray]) -> Any:
-    shapes = jax.eval_shape(loop.init)
-    grid = (loop.layout.devices * loop.layout.groups, loop.layout.size)
-    last = len(program.lanes) - 1
-    lanes = np.minimum(np.arange(loop.layout.padded), last)
-    leaves = [arrays[f"lanes/{i:04d}"][lanes].reshape(*grid, *s.shape[2:]) for i, s in enumerate(jax.tree.leaves(shapes))]
-    return jax.device_put(jax.tree.unflatten(jax.tree.structure(shapes), leaves), loop.sharding)
