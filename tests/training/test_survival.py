@@ -12,7 +12,7 @@ import polars.testing
 import pytest
 
 import vbe
-from vbe.training import lanes
+from vbe.training import checkpoint, lanes
 
 ARGUMENTS = {
     "environment": "DeepSea",
@@ -24,7 +24,7 @@ ARGUMENTS = {
 }
 PROGRAM = f"""
 import vbe
-from vbe.training import lanes
+from vbe.training import checkpoint, lanes
 lanes.MOST_CHUNK_STEPS = 200
 vbe.train(**{ARGUMENTS!r}, out=OUT, checkpoint_seconds=0.0, devices=2, progress=False)
 """
@@ -160,3 +160,24 @@ def test_going_on_with_another_number_of_devices_is_said(tmp_path):
 def test_what_cannot_be_is_said_in_one_line(asked, line):
     with pytest.raises(vbe.UsageError, match=f"^{line}"):
         vbe.train(**ARGUMENTS, **asked)
+
+
+@pytest.mark.parametrize(("environment", "agent"), [("RiverSwim", "vbe"), ("PuddleWorld", "epsilon-greedy"), ("SparseMountainCar", "rnd-ppo")])
+def test_states_with_nothing_to_count_are_saved_and_continued_too(environment, agent, tmp_path, monkeypatch):
+    monkeypatch.setattr(lanes, "MOST_CHUNK_STEPS", 200)
+    arguments = {"environment": environment, "agent": agent, "seeds": 3, "steps": 1_000}
+    out = tmp_path / "run"
+    save, saves = checkpoint.save, []
+
+    def save_twice(*what):
+        saves.append(what)
+        save(*what)
+        if len(saves) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", save_twice)
+        with pytest.raises(KeyboardInterrupt):
+            vbe.train(**arguments, out=out, checkpoint_seconds=0)
+    continued = vbe.train(**arguments, out=out)
+    pl.testing.assert_frame_equal(continued.table, vbe.train(**arguments).table, check_exact=True)

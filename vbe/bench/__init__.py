@@ -151,7 +151,7 @@ def measure(*, rounds: int, seconds: float, peers_python: str, say: Callable[[st
 
 def _run(contender: Contender, seconds: float, peers_python: str, cache: str) -> dict[str, float] | str:
     """One measurement; for a peer that is not installed, the line that says so."""
-    command = [peers_python, str(FOLDER / "peers.py")] if contender.peer else [sys.executable, "-m", "vbe.bench.own"]
+    command = [peers_python, str(FOLDER / "peers.py")] if contender.peer else [sys.executable, str(FOLDER / "own.py")]
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     command += [*contender.arguments, "--seconds", str(seconds)]
     finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

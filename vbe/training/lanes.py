@@ -69,7 +69,8 @@ def gather(loop: Loop, groups: Groups) -> Any:
     """What lanes have, on the host: leaves (lanes, ...), without the padding."""
 
     def join(*parts: Array) -> np.ndarray:
-        return np.concatenate([np.asarray(part).reshape(part.shape[0] * part.shape[1], *part.shape[2:]) for part in parts])[: loop.num_lanes]
+        rows = [np.asarray(part).reshape(part.shape[0] * part.shape[1], *part.shape[2:]) for part in parts]
+        return np.concatenate(rows)[: loop.num_lanes]
 
     return jax.tree.map(join, *groups)
 
