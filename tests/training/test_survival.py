@@ -162,7 +162,9 @@ def test_what_cannot_be_is_said_in_one_line(asked, line):
         vbe.train(**ARGUMENTS, **asked)
 
 
-@pytest.mark.parametrize(("environment", "agent"), [("RiverSwim", "vbe"), ("PuddleWorld", "epsilon-greedy"), ("SparseMountainCar", "rnd-ppo")])
+@pytest.mark.parametrize(
+    ("environment", "agent"), [("RiverSwim", "vbe"), ("PuddleWorld", "epsilon-greedy"), ("SparseMountainCar", "rnd-ppo")]
+)
 def test_states_with_nothing_to_count_are_saved_and_continued_too(environment, agent, tmp_path, monkeypatch):
     monkeypatch.setattr(lanes, "MOST_CHUNK_STEPS", 200)
     arguments = {"environment": environment, "agent": agent, "seeds": 3, "steps": 1_000}
