@@ -2,8 +2,10 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.stats
+from rich.console import Console
 
 from vbe.analysis import bootstrap_interval, curves, draw_curves, interquartile_mean, outcomes, summarise
+from vbe.analysis.report import print_summary
 
 
 def table(rows: list[tuple], **extra) -> pl.DataFrame:
@@ -74,3 +76,31 @@ def test_a_figure_is_drawn(tmp_path):
     colours = {tuple(colour) for colour in (pixels.reshape(-1, 3) * 255).astype(int)}
     assert (0, 114, 178) in colours
     assert (213, 94, 0) in colours
+
+
+def long_form(rows: list[tuple[str, int, int, str, float]]) -> pl.DataFrame:
+    columns = ["environment", "seed", "step", "metric", "value"]
+    return pl.DataFrame(rows, schema=columns, orient="row").with_columns(agent=pl.lit("vbe"), value=pl.col("value").cast(pl.Float64))
+
+
+def test_a_run_that_gets_stuck_counts_with_its_last_episode():
+    goes_on = [("E", 0, 500, "episode_return", 1.0), ("E", 0, 990, "episode_return", 3.0), ("E", 0, 995, "episode_return", 5.0)]
+    is_stuck = [("E", 1, 400, "episode_return", -7.0), ("E", 1, 500, "episode_return", -9.0), ("E", 1, 1000, "accumulated_reward", 1.0)]
+    table = long_form([*goes_on, *is_stuck])
+    assert outcomes(table).filter(metric="episode_return")["value"].to_list() == [4.0, -9.0]
+
+
+def test_a_curve_ends_where_its_run_does():
+    short = [("Short", 0, step, "accumulated_reward", step) for step in (100, 200, 300)]
+    table = long_form([*short, *(("Long", 0, step, "accumulated_reward", step) for step in (500, 1000))])
+    lines = curves(table, "accumulated_reward", points=10)
+    assert lines.filter(environment="Short")["step"].to_list() == [100, 200, 300]
+    assert lines.filter(environment="Long")["step"].to_list() == list(range(100, 1001, 100))
+    assert lines.columns == ["environment", "agent", "seed", "step", "value"]
+
+
+def test_an_environment_of_ones_own_is_summarised_and_drawn(tmp_path, capsys):
+    table = long_form([("Mine", seed, step, "episode_return", seed) for seed in (0, 1) for step in (50, 100)])
+    print_summary(summarise(table), Console(width=200))
+    assert "episode_return" in capsys.readouterr().out
+    assert draw_curves(table, tmp_path / "mine.png").exists()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from vbe.analysis.statistics import HEADLINES, bootstrap_interval, curves, outcomes, variants, without_diverged
+from vbe.analysis.statistics import bootstrap_interval, curves, headlines, outcomes, variants, without_diverged
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # told apart by the colour-blind too
 LINES = ("-", "--", ":", "-.")
@@ -95,7 +95,7 @@ def draw_curves(
     for environment in table["environment"].unique(maintain_order=True):
         here = table.filter(pl.col("environment") == environment)
         known = here["metric"].cast(pl.String).unique()
-        for metric in metrics or HEADLINES.get(environment, ("episode_return",)):
+        for metric in metrics or headlines(environment):
             if metric in known:
                 panels.append(Panel(environment, here, metric, (references or {}).get(metric)))
     return draw_panels(panels, path, title=title)

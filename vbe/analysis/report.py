@@ -4,13 +4,13 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from vbe.analysis.statistics import HEADLINES
+from vbe.analysis.statistics import headlines
 
 
 def print_summary(summary: pl.DataFrame, console: Console | None = None) -> None:
     """Prints what `summarise` gives: the metrics that the paper reports, and what diverged; columns that never vary go in the title."""
     console = console or Console()
-    reported = {(environment, metric) for environment, metrics in HEADLINES.items() for metric in (*metrics, "diverged")}
+    reported = {(environment, metric) for environment in set(summary["environment"]) for metric in (*headlines(environment), "diverged")}
     shown = summary.filter(pl.struct("environment", "metric").map_elements(lambda row: tuple(row.values()) in reported, pl.Boolean))
     keys = summary.columns[: summary.columns.index("metric") + 1]
     constant = [key for key in keys if shown[key].n_unique() == 1]

@@ -7,12 +7,17 @@ LONG_FORM = ("agent", "environment", "seed", "step", "metric", "value")
 TOTALS = ("accumulated_reward", "unique_states", "diverged")  # what a run has at its end; the others are averaged over its last tenth
 LAST_PART = 0.1
 RESAMPLES = 2_000
-HEADLINES = {
+_HEADLINES = {
     "RiverSwim": ("accumulated_reward",),
     "PuddleWorld": ("episode_return",),
     "SparseMountainCar": ("episode_discounted_return",),
     "DeepSea": ("unique_states", "episode_return"),
 }
+
+
+def headlines(environment: str) -> tuple[str, ...]:
+    """The metrics that the paper reports for an environment; for one of a user's own, what fits episodic and continuing ones."""
+    return _HEADLINES.get(environment, ("accumulated_reward", "episode_return"))
 
 
 def variants(table: pl.DataFrame) -> list[str]:
@@ -114,15 +119,15 @@ def interquartile_mean(values: np.ndarray, axis: int = 0) -> np.ndarray:
 def outcomes(table: pl.DataFrame) -> pl.DataFrame:
     """One number per run and metric: totals as they stood at the end, the others averaged over the last tenth of the steps.
 
-    A run that ended no episode in its last tenth has no outcome for the metrics of episodes.
+    For a run that ended no episode in its last tenth, its last episode stands: to leave it out would favour whoever gets stuck.
     """
     keys = [*variants(table), "seed", "metric"]
     metric = pl.col("metric").cast(pl.String)
     table = table.with_columns(metric)
-    totals = table.filter(metric.is_in(TOTALS)).sort("step").group_by(keys, maintain_order=True).agg(pl.col("value").last())
-    last = pl.col("step") > pl.col("step").max().over(variants(table)) * (1 - LAST_PART)
-    means = table.filter(last).filter(~metric.is_in(TOTALS)).group_by(keys, maintain_order=True).agg(pl.col("value").mean())
-    return pl.concat([totals, means]).sort(keys)
+    late = pl.col("step") > pl.col("step").max().over(variants(table)) * (1 - LAST_PART)
+    rows = table.with_columns(late=late & ~metric.is_in(TOTALS)).sort("step").group_by(keys, maintain_order=True)
+    value = pl.when(pl.col("late").any()).then(pl.col("value").filter("late").mean()).otherwise(pl.col("value").last())
+    return rows.agg(value=value).sort(keys)
 
 
 def without_diverged(table: pl.DataFrame) -> pl.DataFrame:
@@ -155,7 +160,7 @@ def summarise(table: pl.DataFrame) -> pl.DataFrame:
 
 def curves(table: pl.DataFrame, metric: str, points: int = 100) -> pl.DataFrame:
     """A learning curve per run on common steps: the mean of the metric's rows in each of `points` equal stretches of steps, the last
-    known value where a stretch has none.
+    known value where a stretch has none. It ends where its run does.
 
     Returns:
       The columns that tell runs apart, step (the end of each stretch) and value, null before a run's first row.
@@ -167,6 +172,7 @@ def curves(table: pl.DataFrame, metric: str, points: int = 100) -> pl.DataFrame:
     position = np.searchsorted(edges, rows["step"].to_numpy())
     value = pl.col("value").last() if metric in TOTALS else pl.col("value").mean()
     binned = rows.with_columns(step=pl.Series(edges[position], dtype=pl.Int64)).group_by([*keys, "step"]).agg(value)
-    grid = table.select(keys).unique().join(pl.DataFrame({"step": edges}), how="cross")
+    ends = table.select(*keys, end=pl.col("step").max().over(variants(table))).unique()
+    grid = ends.join(pl.DataFrame({"step": edges}), how="cross").filter(pl.col("step").shift(1, fill_value=0).over(keys) < pl.col("end"))
     filled = grid.join(binned, on=[*keys, "step"], how="left", nulls_equal=True).sort([*keys, "step"])
-    return filled.with_columns(pl.col("value").forward_fill().over(keys))
+    return filled.drop("end").with_columns(pl.col("value").forward_fill().over(keys))

@@ -23,7 +23,7 @@ from vbe.analysis.claims import (
     with_interval,
 )
 from vbe.analysis.figures import Panel, draw_panels
-from vbe.analysis.statistics import HEADLINES
+from vbe.analysis.statistics import headlines
 from vbe.experiments.experiment import Experiment, Run, command_line
 
 STEPS = 50_000
@@ -72,18 +72,18 @@ def _run(agent: str, environment: str) -> Run:
 def draw(table: pl.DataFrame, path: Path, agents: tuple[str, ...]) -> None:
     here = table.filter(pl.col("agent").is_in(agents))
     panels = [
-        Panel(title, here.filter(pl.col("environment") == environment), HEADLINES[environment][0])
+        Panel(title, here.filter(pl.col("environment") == environment), headlines(environment)[0])
         for environment, title in ENVIRONMENTS.items()
     ]
     draw_panels([panel for panel in panels if not panel.table.is_empty()], path)
 
 
 def _outcomes(table: pl.DataFrame, agent: str, environment: str) -> np.ndarray:
-    return final(table, HEADLINES[environment][0], agent=agent, environment=environment)
+    return final(table, headlines(environment)[0], agent=agent, environment=environment)
 
 
 def _averages(table: pl.DataFrame, agent: str, environment: str) -> np.ndarray:
-    return overall(table, HEADLINES[environment][0], agent=agent, environment=environment)
+    return overall(table, headlines(environment)[0], agent=agent, environment=environment)
 
 
 def tabulate_outcomes(table: pl.DataFrame) -> pl.DataFrame:

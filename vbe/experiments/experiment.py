@@ -12,7 +12,7 @@ import polars as pl
 
 from vbe.analysis import curves
 from vbe.analysis.report import markdown_table, refresh
-from vbe.analysis.statistics import HEADLINES, variants
+from vbe.analysis.statistics import headlines, variants
 from vbe.training.checkpoint import write_aside
 from vbe.training.train import train
 
@@ -108,7 +108,7 @@ def compact(table: pl.DataFrame) -> pl.DataFrame:
     parts = []
     for environment in table["environment"].unique(maintain_order=True):
         here = table.filter(pl.col("environment") == environment)
-        for metric in (*HEADLINES[environment], "diverged"):
+        for metric in (*headlines(environment), "diverged"):
             line = curves(here, metric).drop_nulls("value")
             parts.append(line.with_columns(metric=pl.lit(metric)))
     return pl.concat(parts)
