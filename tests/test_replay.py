@@ -95,3 +95,18 @@ def test_storing_writes_one_row_in_place() -> None:
     after = add(memory, jnp.int32(1234), Transition(like + 1.0, zero, jnp.float32(1), jnp.float32(1), like + 2.0))
     assert after.rows.unsafe_buffer_pointer() == address
     assert list(np.flatnonzero(np.asarray(after.rows).any(1))) == [234]
+
+
+def test_the_newest_is_in_every_batch_unless_it_is_not_asked_for() -> None:
+    like = jnp.zeros(1)
+    memory = replay.init(50, like)
+    for time in range(50):
+        memory = replay.add(memory, jnp.int32(time), Transition(like, jnp.int32(0), jnp.float32(time), jnp.float32(0), like))
+    keys = jax.random.split(jax.random.key(0), 200)
+    drawn = {
+        newest: jax.vmap(lambda key, newest=newest: replay.sample(memory, key, jnp.int32(50), 4, like, newest=newest))(keys).reward
+        for newest in (True, False)
+    }
+    assert (drawn[True][:, 0] == 49).all()
+    assert 0 < (drawn[False][:, 0] == 49).mean() < 0.1
+    np.testing.assert_array_equal(drawn[True][:, 1:], drawn[False][:, 1:])

@@ -28,8 +28,8 @@ def add(replay: Replay, time: Array, transition: Transition) -> Replay:
     return Replay(jax.lax.dynamic_update_index_in_dim(replay.rows, row, time % len(replay.rows), 0))
 
 
-def sample(replay: Replay, key: Key, time: Array, batch_size: int, observation: Array) -> Transition:
-    """Draws a batch uniformly with replacement; its first transition is always the newest.
+def sample(replay: Replay, key: Key, time: Array, batch_size: int, observation: Array, *, newest: bool = True) -> Transition:
+    """Draws a batch uniformly with replacement.
 
     Args:
       replay: the buffer, not empty.
@@ -37,14 +37,15 @@ def sample(replay: Replay, key: Key, time: Array, batch_size: int, observation: 
       time: how many transitions have been stored, () int32.
       batch_size: B.
       observation: any observation; tells the shape and type to unpack to.
+      newest: let the batch's first transition be the newest.
 
     Returns:
       A `Transition` with a leading axis B.
     """
     capacity = len(replay.rows)
     stored = jnp.minimum(time, capacity).astype(jnp.uint32)
-    age = (jax.random.bits(key, (batch_size,)) % stored).astype(jnp.int32).at[0].set(0)
-    written = time - 1 - age
+    age = (jax.random.bits(key, (batch_size,)) % stored).astype(jnp.int32)
+    written = time - 1 - (age.at[0].set(0) if newest else age)
     rows = replay.rows[written % capacity]
     size = observation.size
 

@@ -41,6 +41,7 @@ class ValueBased(Options):
 
     batch_size: int = option(128, "transitions in a batch", at_least=1)
     buffer_size: int = option(50_000, "transitions kept for replay", at_least=1)
+    newest: bool = option(True, "every batch holds the newest transition; the others are drawn uniformly")
     target_period: int | None = option(None, "steps between target copies; default: 4, on DeepSea 64 except for bdqn, dqn-p", at_least=1)
 
     def check(self) -> None:

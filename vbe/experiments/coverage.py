@@ -33,38 +33,38 @@ PUBLISHED = {
     "dqn-p": (209, 228, 337, 368, 418),
     "acb": (161, 198, 242, 264, 313),
 }
-# Does it matter that the replay forgets? In the smallest grid, these agents run again with room for all that happens.
-REMEMBERING = ("rnd", "acb", "bdqn")
-MEMORY_SIZE = 30
+# Does the replay matter? These run again with another one: with room for all that happens, or without the newest in every batch.
+USUAL, EVERYTHING, UNIFORM = "usual", "everything", "uniform"
+OTHER_REPLAYS = (("rnd", 30, EVERYTHING), ("acb", 30, EVERYTHING), ("bdqn", 30, EVERYTHING), ("bdqn", 50, UNIFORM), ("dqn-p", 30, UNIFORM))
 
 
 def num_states(size: int) -> int:
     return size * (size + 1) // 2
 
 
-def _run(agent: str, size: int, *, remembers_all: bool = False) -> Run:
+def _run(agent: str, size: int, replay: str = USUAL) -> Run:
     steps = EPISODES * size
-    memory = {"buffer_size": steps} if remembers_all else {}
+    replays: dict[str, dict[str, Any]] = {USUAL: {}, EVERYTHING: {"buffer_size": steps}, UNIFORM: {"newest": False}}
     return Run(
-        f"{agent}-{size}{'-remembers' if remembers_all else ''}",
+        f"{agent}-{size}" if replay == USUAL else f"{agent}-{size}-{replay}",
         {
             "environment": "DeepSea",
             "environment_options": {"size": size},
             "agent": agent,
-            "agent_options": {"pure_exploration": True, **SETTINGS[agent], **memory},
+            "agent_options": {"pure_exploration": True, **SETTINGS[agent], **replays[replay]},
             "seeds": SEEDS,
             "steps": steps,
         },
-        {"size": size, "remembers_all": remembers_all},
+        {"size": size, "replay": replay},
     )
 
 
 def _main(table: pl.DataFrame) -> pl.DataFrame:
-    return table.filter(~pl.col("remembers_all")).drop("remembers_all")
+    return table.filter(pl.col("replay") == USUAL).drop("replay")
 
 
 def _states(table: pl.DataFrame, agent: str, size: int) -> np.ndarray:
-    return final(table, "unique_states", agent=agent, size=size, remembers_all=False)
+    return final(table, "unique_states", agent=agent, size=size, replay=USUAL)
 
 
 def draw_coverage(table: pl.DataFrame, path: Path) -> None:
@@ -101,15 +101,15 @@ def tabulate_distances(table: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["agent", *map(str, SIZES)], orient="row")
 
 
-def tabulate_memory(table: pl.DataFrame) -> pl.DataFrame:
-    """States seen in the smallest grid, by what the replay keeps."""
+def tabulate_replays(table: pl.DataFrame) -> pl.DataFrame:
+    """States seen with another replay."""
+    texts = {EVERYTHING: "keeps everything", UNIFORM: "draws uniformly"}
     rows = []
-    for agent in REMEMBERING:
-        kept = final(table, "unique_states", agent=agent, size=MEMORY_SIZE, remembers_all=True)
-        forgot = _states(table, agent, MEMORY_SIZE)
-        published = str(PUBLISHED[agent][SIZES.index(MEMORY_SIZE)])
-        rows.append([agent, with_interval(forgot), with_interval(kept), difference(kept, forgot), published])
-    columns = ["agent", "replay of the last 50,000", "replay of everything", "difference", "published"]
+    for agent, size, replay in OTHER_REPLAYS:
+        other, usual = final(table, "unique_states", agent=agent, size=size, replay=replay), _states(table, agent, size)
+        published = str(PUBLISHED[agent][SIZES.index(size)])
+        rows.append([agent, str(size), texts[replay], with_interval(other), with_interval(usual), difference(other, usual), published])
+    columns = ["agent", "size", "replay that", "sees", "the usual replay", "difference", "published"]
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 
@@ -155,14 +155,14 @@ EXPERIMENT = Experiment(
     "coverage",
     (
         *(_run(agent, size) for agent in SETTINGS for size in SIZES),
-        *(_run(agent, MEMORY_SIZE, remembers_all=True) for agent in REMEMBERING),
+        *(_run(*other) for other in OTHER_REPLAYS),
     ),
     figures={"coverage.png": draw_coverage, "coverage-50.png": draw_progress},
     tables={
         "coverage-claims": check_claims,
         "coverage": tabulate_states,
         "coverage-published": tabulate_distances,
-        "coverage-memory": tabulate_memory,
+        "coverage-replays": tabulate_replays,
     },
 )
 

@@ -109,7 +109,8 @@ def _step(program: Program, lane: LaneState, inputs: Inputs, keys: Array, time: 
     sample_key, learn_key, act_key, step_key, episode_key = (keys[i] for i in range(5))
     agent_state = lane.agent
     if learning:
-        batch = replay.sample(lane.replay, sample_key, time, program.options.batch_size, lane.observation)
+        options = program.options
+        batch = replay.sample(lane.replay, sample_key, time, options.batch_size, lane.observation, newest=options.newest)
         agent_state, loss = agent.learn(agent_state, learn_key, batch)
         action, bonus = agent.act(agent_state, act_key, lane.observation)
     else:
