@@ -10,7 +10,7 @@ PEERS := .venv-peers
 help:
 	@echo "make demo   explore Deepsea with VBE, VBE-SL and epsilon-greedy side by side (a minute or two)"
 	@echo "make test   run all tests"
-	@echo "make bench  measure speed on this machine, beside other libraries (a quarter of an hour)"
+	@echo "make bench  measure speed on this machine, beside other libraries (some twelve minutes)"
 
 # bsuite's own Deepsea is compared with ours in the tests. Its dependencies are 500 MB, of which that one file needs dm-env alone.
 $(VENV)/ready: pyproject.toml
@@ -34,6 +34,7 @@ $(PEERS)/ready: pyproject.toml
 	$(PEERS)/bin/pip install --quiet --upgrade pip
 	$(PEERS)/bin/pip install --quiet torch==2.13.0
 	$(PEERS)/bin/pip install --quiet --editable ".[peers]"
+	$(PEERS)/bin/pip install --quiet --no-deps "bsuite==0.3.6"
 	touch $@
 
 bench: $(VENV)/ready $(PEERS)/ready

@@ -4,6 +4,7 @@ No reward, a table for a network, 5 seeds, the paper's largest grid and its 10,0
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -47,4 +48,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop or 'stopped'}", file=sys.stderr)
+        sys.exit(130)

@@ -44,6 +44,13 @@ def test_train_ends_with_a_table_and_a_picture(tmp_path, capsys):
         (["--agent-options", "bonus_scale=-1"], ["bonus_scale=-1", "at least 0"]),
         (["--agent-options", "ensemble_size=0"], ["ensemble_size=0", "at least 1"]),
         (["--agent-options", "ensemble_size=1,0"], ["ensemble_size=0", "at least 1"]),
+        (["--agent-options", "hidden=50,50"], ["hidden=[50, 50]", "must be a tuple such as (50, 50)"]),
+        (["--agent-options", "hidden=50"], ["hidden=50", "must be a tuple such as (50, 50)"]),
+        (["--agent-options", "bonus_scale={1}"], ["bonus_scale='{1}'", "must be float"]),
+        (["--agent-options", "hidden=({1},)"], ["hidden=({1},)", "must be a tuple of int"]),
+        (["--environment-options", "size=100000"], ["size=100000", "at most 5792"]),
+        (["--agent-options", "buffer_size=2147483648"], ["buffer_size=2147483648", "below 2**31"]),
+        (["--agent-options", "learning_rate=1" + 400 * "0"], ["learning_rate=10", "finite"]),
         (["--agent-options", "learning_rate=nan"], ["learning_rate='nan'", "must be float"]),
         (["--agent-options", "batch_size=64", "buffer_size=32"], ["batch_size=64", "buffer_size=32"]),
         (["--agent-options", "features=tiles"], ["features='tiles'", "DeepSea"]),
@@ -53,6 +60,10 @@ def test_train_ends_with_a_table_and_a_picture(tmp_path, capsys):
         (["--seeds", "1,1"], ["seeds=[1, 1]"]),
         (["--steps", "0"], ["steps=0", "at least 1"]),
         (["--devices", "99"], ["devices=99"]),
+        (["--steps", "many"], ["--steps", "'many'", "vbe train --help"]),
+        (["--steps", "2147483648"], ["steps=2147483648", "below 2**31"]),
+        (["--seeds"], ["--seeds", "expected one argument"]),
+        (["--stops", "3"], ["--stops", "unrecognized"]),
     ],
 )
 def test_bad_input_is_one_line(arguments, parts, capsys, tmp_path, monkeypatch):
@@ -61,6 +72,30 @@ def test_bad_input_is_one_line(arguments, parts, capsys, tmp_path, monkeypatch):
     for part in parts:
         assert part in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["trian"], ["command='trian'", "did you mean 'train'?", "train, list, bench"]),
+        (["xyz", "--help"], ["command='xyz'", "train, list, bench"]),
+        (["train"], ["--environment, --agent", "required", "vbe train --help"]),
+        (["--quick"], ["--quick", "unrecognized"]),
+        (["bench", "--json"], ["--json", "expected one argument", "vbe bench --help"]),
+        (["list", "vbe", "rnd"], ["rnd", "unrecognized"]),
+    ],
+)
+def test_a_command_that_cannot_be_read_is_one_line_and_status_2(arguments, parts, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("vbe: ") and captured.err.count("\n") == 1
+    for part in parts:
+        assert part in captured.err
+
+
+def test_a_process_ends_with_the_status_too():
+    result = subprocess.run([sys.executable, "-m", "vbe", "trian"], capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["list"], ["bench"]])

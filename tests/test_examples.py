@@ -3,9 +3,12 @@
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+
+import vbe
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -41,3 +44,15 @@ def test_example(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         assert (tmp_path / "out" / file).stat().st_size > 0
         assert str(tmp_path / "out" / file) in printed
     check(tmp_path / "out")
+
+
+def test_ctrl_c_ends_an_example_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(**arguments: Any) -> None:
+        raise vbe.Interrupted("stopped and saved; the same command continues from there")
+
+    monkeypatch.setattr(vbe, "train", interrupted)
+    monkeypatch.setattr(sys, "argv", ["deepsea_coverage.py", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(EXAMPLES / "deepsea_coverage.py"), run_name="__main__")
+    assert stop.value.code == 130
+    assert capsys.readouterr().err.strip() == "stopped and saved; the same command continues from there"

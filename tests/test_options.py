@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 
 from vbe.options import check_name, check_options, did_you_mean, field_types, numeric_fields, option
@@ -32,6 +33,13 @@ GOOD = [
     ("period", None, None),
     ("period", 7, 7),
     ("widths", (1, 2, 3), (1, 2, 3)),
+    ("rate", np.float32(0.5), 0.5),
+    ("rate", np.int64(2), 2.0),
+    ("rate", 3.4e38, 3.4e38),
+    ("size", np.int64(4), 4),
+    ("size", 2**31 - 1, 2**31 - 1),
+    ("widths", (np.int64(1), 2), (1, 2)),
+    ("loud", np.bool_(True), True),
     ("widths", (), ()),
     ("colour", "green", "green"),
     ("shape", None, None),
@@ -46,6 +54,8 @@ BAD = [
     ("rate", -1.0, "above 0"),
     ("rate", float("nan"), "finite"),
     ("rate", float("inf"), "finite"),
+    ("rate", 10**400, "finite"),
+    ("rate", 1e39, "float32"),
     ("rate", True, "float"),
     ("rate", "fast", "float"),
     ("rate", None, "float"),
@@ -54,6 +64,8 @@ BAD = [
     ("share", 1.1, "at most 1"),
     ("size", 0, "at least 1"),
     ("size", -3, "at least 1"),
+    ("size", 2**31, "below 2**31"),
+    ("size", 10**400, "below 2**31"),
     ("size", 1.5, "int"),
     ("size", float("nan"), "int"),
     ("size", float("inf"), "int"),
@@ -63,7 +75,8 @@ BAD = [
     ("period", 0, "at least 1"),
     ("period", False, "int or nothing"),
     ("widths", (5, 0), "at least 1"),
-    ("widths", 5, "tuple"),
+    ("widths", 5, "a tuple such as (5, 5)"),
+    ("widths", (5, 2**31), "below 2**31"),
     ("widths", (5, 2.5), "tuple of int"),
     ("widths", (5, "5"), "int"),
     ("widths", (5, True), "int"),

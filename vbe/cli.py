@@ -8,8 +8,9 @@ import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from vbe.options import check_name
 from vbe.types import UsageError
 
 EXAMPLES = """examples:
@@ -19,15 +20,28 @@ EXAMPLES = """examples:
 A value with commas is a sweep: one run per value and seed. `vbe list` shows every option. Ctrl-C saves; the same command continues."""
 
 
+COMMANDS = ("train", "list", "bench")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage of all there is."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{' '.join(message.split())}; `{self.prog} --help` shows what there is")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command; returns its exit status: 0, 2 for bad input (one line on stderr), 130 after Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
-    chosen = parser.parse_args(arguments)
-    if chosen.command is None:
-        parser.print_help()
-        return 0
     try:
-        chosen.run(chosen)
+        if arguments and not arguments[0].startswith("-"):
+            check_name("command", arguments[0], COMMANDS)
+        chosen = parser.parse_args(arguments)
+        if chosen.command is None:
+            parser.print_help()
+        else:
+            chosen.run(chosen)
     except UsageError as error:
         print(f"vbe: {error}", file=sys.stderr)
         return 2
@@ -38,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="vbe", description="Value bonuses for exploration in value-based deep reinforcement learning.")
+    parser = _Parser(prog="vbe", description="Value bonuses for exploration in value-based deep reinforcement learning.")
     commands = parser.add_subparsers(dest="command", title="commands")
 
     raw = argparse.RawDescriptionHelpFormatter
@@ -80,7 +94,7 @@ def _train(chosen: argparse.Namespace) -> None:
         "agent": chosen.agent,
         "environment_options": _options("--environment-options", chosen.environment_options),
         "agent_options": _options("--agent-options", chosen.agent_options),
-        "seeds": _seeds(chosen.seeds),
+        "seeds": _value(chosen.seeds),
         "steps": chosen.steps,
         "log_every": chosen.log_every,
     }
@@ -101,7 +115,7 @@ def _show(table: Any, out: Path) -> None:
 
 
 def _default_folder(asked: dict[str, Any]) -> Path:
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=repr).encode()).hexdigest()[:8]
     return Path("runs") / f"{asked['environment']}-{asked['agent']}-{digest}"
 
 
@@ -135,14 +149,10 @@ def _literal(text: str) -> Any:
     if text.lower() in named:
         return named[text.lower()]
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
-
-
-def _seeds(text: str) -> Any:
-    value = _value(text)
-    return value
+    return value if isinstance(value, (int, float, str, tuple, list)) else text  # no option is anything else
 
 
 def _list(chosen: argparse.Namespace) -> None:
@@ -151,7 +161,6 @@ def _list(chosen: argparse.Namespace) -> None:
 
     from vbe import environments
     from vbe.agents import AGENTS
-    from vbe.options import check_name
 
     if chosen.name is not None:
         check_name("name", chosen.name, [*environments.ENVIRONMENTS, *AGENTS])

@@ -8,7 +8,12 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vbe.types import UsageError
+import numpy as np
+
+from vbe.types import UsageError, as_python
+
+LARGEST = float(np.finfo(np.float32).max)  # numbers end up in float32 and int32
+FINITE = f"must be a finite number, a float32: at most {LARGEST:.1e}"
 
 
 def option(
@@ -70,18 +75,18 @@ def check_options(owner: str, options: type, values: Mapping[str, Any]) -> dict[
     for name, value in values.items():
         if name not in fields:
             raise UsageError(f"{name}={value!r}: {owner} has no such option{did_you_mean(name, fields)}")
-        checked[name] = _check_value(name, value, kinds[name], fields[name].metadata)
+        checked[name] = _check_value(fields[name], as_python(value), kinds[name])
     return checked
 
 
-def _check_value(name: str, value: Any, kinds: tuple[type, ...], bounds: Mapping[str, Any]) -> Any:
+def _check_value(field: dataclasses.Field, value: Any, kinds: tuple[type, ...]) -> Any:
+    name, bounds = field.name, field.metadata
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = _as_float(name, value)
     if int in kinds and isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise UsageError(f"{name}={value!r}: must be {wanted}")
+        raise UsageError(f"{name}={value!r}: must be {' or '.join(_describe(kind, field.default) for kind in kinds)}")
     if isinstance(value, tuple) and not all(type(number) is int for number in value):
         raise UsageError(f"{name}={value!r}: must be a tuple of int")
     for number in value if isinstance(value, tuple) else (value,):
@@ -92,9 +97,22 @@ def _check_value(name: str, value: Any, kinds: tuple[type, ...], bounds: Mapping
     return value
 
 
+def _as_float(name: str, value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"{name}={value!r}: {FINITE}") from None
+
+
+def _describe(kind: type, default: Any) -> str:
+    if kind is tuple:
+        return f"a tuple such as {default}"
+    return "nothing" if kind is type(None) else kind.__name__
+
+
 def _check_number(name: str, value: Any, number: float, bounds: Mapping[str, Any]) -> None:
-    if not math.isfinite(number):
-        raise UsageError(f"{name}={value!r}: must be a finite number")
+    if isinstance(number, float) and not (math.isfinite(number) and abs(number) <= LARGEST):
+        raise UsageError(f"{name}={value!r}: {FINITE}")
     if bounds["at_least"] is not None and number < bounds["at_least"]:
         raise UsageError(f"{name}={value!r}: must be at least {bounds['at_least']}")
     if bounds["above"] is not None and number <= bounds["above"]:
@@ -103,3 +121,5 @@ def _check_number(name: str, value: Any, number: float, bounds: Mapping[str, Any
         raise UsageError(f"{name}={value!r}: must be at most {bounds['at_most']}")
     if bounds["below"] is not None and number >= bounds["below"]:
         raise UsageError(f"{name}={value!r}: must be below {bounds['below']}")
+    if isinstance(number, int) and abs(number) >= 2**31:
+        raise UsageError(f"{name}={value!r}: must be below 2**31")

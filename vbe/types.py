@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import jax
+import numpy as np
 
 Array = jax.Array
 Key = jax.Array  # a typed PRNG key
@@ -94,3 +95,10 @@ class Environment(NamedTuple):
 
 class UsageError(ValueError):
     """Bad input, said in one line: the argument, its value, and what would be right."""
+
+
+def as_python(value: Any) -> Any:
+    """The same value with numpy's scalars and arrays made Python's, also inside of lists and tuples: what JSON can hold."""
+    if isinstance(value, (list, tuple)):
+        return (list if isinstance(value, list) else tuple)(as_python(v) for v in value)
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value

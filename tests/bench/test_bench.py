@@ -80,7 +80,7 @@ def test_our_own_training_can_be_measured(tmp_path):
 
 
 def test_a_peer_that_is_not_installed_is_left_out(monkeypatch):
-    (peer, *_) = bench.PEERS
+    (peer, *_) = bench.PEERS  # the others need more than NumPy
     without = [sys.executable, "-S"]  # a Python that sees no installed packages
     run = subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda command, **options: run([*without, *command[1:]], **options))
@@ -95,3 +95,18 @@ def test_a_python_that_is_not_there_is_said_in_one_line():
 def test_peers_need_nothing_of_ours():
     source = (Path(bench.__file__).parent / "peers.py").read_text()
     assert "import vbe" not in source and "from vbe" not in source
+
+
+def test_costs_stand_beside_work():
+    speeds = {"Double DQN, 32 lanes": [100.0], "VBE k = 20, 32 lanes": [50.0]}
+    assert bench.tabulate_work({"speeds": speeds}).rows() == [
+        ("Double DQN", "5", "1", "1", "1.00"),
+        ("VBE k = 20", "11", "2.2", "2", "0.91"),
+    ]
+    names = {contender.name for contender in bench.OWN}
+    assert all(f"{name}, {bench.ALL_LANES} lanes" in names for name in bench.PASSES)
+
+
+def test_costs_have_verdicts():
+    table = bench.tabulate_costs({"costs": {"seconds to the first chunk, cached": 3.0, "peak memory of the process, MiB": 2048.0}})
+    assert table["met"].to_list() == ["yes", "no"]

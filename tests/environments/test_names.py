@@ -21,9 +21,14 @@ from vbe.types import UsageError
         ("DeepSea", {"sise": 4}, r"sise=4: DeepSea .* \(did you mean 'size'\?\)"),
         ("RiverSwim", {"size": 4}, r"size=4: RiverSwim has no such option; there is none"),
         ("DeepSea", {"size": 1}, r"size=1: must be an integer of at least 2"),
+        ("DeepSea", {"size": 5793}, r"size=5793: must be at most 5792"),
+        ("DeepSea", {"size": 10**12}, r"size=1000000000000: must be at most 5792"),
+        ("DeepSea", {"size": np.int32(100_000)}, r"size=.*100000.*: must be at most 5792"),
         ("DeepSea", {"size": 10.0}, r"size=10\.0: must be an integer"),
         ("SparseMountainCar", {"time_limit": 0}, r"time_limit=0: must be a positive integer"),
         ("SparseMountainCar", {"time_limit": "9"}, r"time_limit='9': must be a positive integer"),
+        ("SparseMountainCar", {"time_limit": 2**31}, r"time_limit=2147483648: must be below 2\*\*31"),
+        ("PuddleWorld", {"time_limit": 10**400}, r"time_limit=10+: must be below 2\*\*31"),
         ("SparseMountainCar", {"goal": -0.5}, r"goal=-0\.5: must be above -0\.4"),
         ("SparseMountainCar", {"goal": 0.7}, r"goal=0\.7: .* at most 0\.6"),
         ("PuddleWorld", {"step_size": 0}, r"step_size=0: must be a number above 0"),
@@ -82,3 +87,17 @@ def test_the_gymnasium_adapter_does_not_hide_gymnasium_itself():
     import vbe.environments.gymnasium  # noqa: F401
 
     assert featurise(make("RiverSwim"), "RiverSwim", "tiles").observation_space.shape == (32,)
+
+
+def test_the_largest_deepsea_has_cells_that_float32_can_number():
+    assert make("DeepSea", size=5792).num_states < 2**24
+
+
+@pytest.mark.parametrize(("name", "option"), [("DeepSea", "size"), ("SparseMountainCar", "time_limit"), ("PuddleWorld", "time_limit")])
+def test_numpys_integers_are_integers(name, option):
+    environment, plain = make(name, **{option: np.int64(7)}), make(name, **{option: 7})
+    assert environment.observation_space == plain.observation_space
+    state, _ = environment.reset(jax.random.key(0))
+    _, step = environment.step(state, jax.random.key(1), np.int32(1))
+    _, expected = plain.step(state, jax.random.key(1), np.int32(1))
+    np.testing.assert_array_equal(step.reward, expected.reward)

@@ -45,6 +45,35 @@ def test_a_crash_before_the_manifest_leaves_the_one_before(tmp_path):
     assert number == 1
 
 
+@pytest.mark.parametrize("text", ['{"time": 3}', "[]", "3", "{", '{"sha256": 3, "facts_sha256": 3, "facts": 3}'])
+def test_a_manifest_that_is_none_is_passed_over(tmp_path, text):
+    checkpoint.save(tmp_path, 1, {"x": np.zeros(2)}, {"time": 1})
+    checkpoint.save(tmp_path, 2, {"x": np.zeros(2)}, {"time": 2})
+    (tmp_path / "00000002.json").write_text(text)
+    with pytest.warns(UserWarning, match="00000002 is damaged and passed over"):
+        assert checkpoint.load_newest(tmp_path)[0] == 1
+
+
+def test_changed_facts_are_noticed(tmp_path):
+    checkpoint.save(tmp_path, 1, {"x": np.zeros(2)}, {"time": 1200, "parts": {"b": "1", "a": "2"}})
+    assert checkpoint.load_newest(tmp_path)[1].facts == {"time": 1200, "parts": {"b": "1", "a": "2"}}
+    path = tmp_path / "00000001.json"
+    path.write_text(path.read_text().replace("1200", "1600"))
+    with pytest.warns(UserWarning, match="its checksum does not match"):
+        assert checkpoint.load_newest(tmp_path) is None
+
+
+def test_what_fails_the_callers_check_is_passed_over(tmp_path):
+    def early(facts):
+        if facts["time"] > 1:
+            raise ValueError("too late")
+
+    checkpoint.save(tmp_path, 1, {"x": np.zeros(2)}, {"time": 1})
+    checkpoint.save(tmp_path, 2, {"x": np.zeros(2)}, {"time": 2})
+    with pytest.warns(UserWarning, match="00000002 is damaged and passed over: too late"):
+        assert checkpoint.load_newest(tmp_path, early)[0] == 1
+
+
 def test_nothing_is_pickled(tmp_path):
     with pytest.raises(ValueError, match="allow_pickle"):
         checkpoint.save(tmp_path, 1, {"x": np.array([object()])}, {})

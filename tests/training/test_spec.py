@@ -6,8 +6,11 @@ import re
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
+from vbe.agents.recipes import AGENTS, Options
+from vbe.options import option
 from vbe.training.spec import Program, Spec, make_spec, programs
 from vbe.types import UsageError
 
@@ -45,6 +48,19 @@ BAD = [
     ({"agent_options": {"discount": 1.5}}, "discount=1.5", "at most 1"),
     ({"agent_options": {"hidden": (50, 0)}}, "hidden=(50, 0)", "at least 1"),
     ({"agent_options": {"hidden": (50, -3)}}, "hidden=(50, -3)", "at least 1"),
+    ({"agent_options": {"hidden": [50, 50]}}, "hidden=[50, 50]", "must be a tuple such as (50, 50)"),
+    ({"agent_options": {"hidden": [30, 20]}}, "hidden=[30, 20]", "must be a tuple such as (50, 50)"),
+    ({"agent_options": {"hidden": np.array([30, 20])}}, "hidden=[30, 20]", "must be a tuple such as (50, 50)"),
+    ({"agent_options": {"hidden": [(30,), 20]}}, "hidden=20", "must be a tuple such as (50, 50)"),
+    ({"agent_options": {"hidden": []}}, "hidden=[]", "at least one"),
+    ({"agent_options": {"hidden": 50}}, "hidden=50", "must be a tuple such as (50, 50)"),
+    ({"agent_options": {"hidden": (50, 2**31)}}, "hidden=(50, 2147483648)", "below 2**31"),
+    ({"agent_options": {"learning_rate": 10**400}}, "learning_rate=1000", "finite"),
+    ({"agent_options": {"learning_rate": 1e39}}, "learning_rate=1e+39", "float32"),
+    ({"agent_options": {"buffer_size": 2**31}}, "buffer_size=2147483648", "below 2**31"),
+    ({"agent_options": {"target_period": 10**400}}, "target_period=1000", "below 2**31"),
+    ({"agent_options": {"target_period": 1e20}}, "target_period=100000000000000000000", "below 2**31"),
+    ({"agent_options": {"ensemble_size": -(10**400)}}, "ensemble_size=-1000", "at least 1"),
     ({"agent_options": {"batch_size": 0}}, "batch_size=0", "at least 1"),
     ({"agent_options": {"buffer_size": 0}}, "buffer_size=0", "at least 1"),
     ({"agent_options": {"target_period": 0}}, "target_period=0", "at least 1"),
@@ -63,9 +79,12 @@ BAD = [
     ({"environment_options": {"size": True}}, "size=True", "integer"),
     ({"environment_options": {"size": [5, 0]}}, "size=0", "integer"),
     ({"environment_options": {"size": []}}, "size=[]", "at least one"),
+    ({"environment_options": {"size": 5793}}, "size=5793", "at most 5792"),
+    ({"environment_options": {"size": 10**400}}, "size=1000", "at most 5792"),
     ({"environment_options": {"sise": 5}}, "sise=5", "did you mean 'size'?"),
     ({"environment": "RiverSwim", "environment_options": {"size": 5}}, "size=5", "RiverSwim has no such option"),
     ({"environment": "SparseMountainCar", "environment_options": {"time_limit": 0}}, "time_limit=0", "integer"),
+    ({"environment": "SparseMountainCar", "environment_options": {"time_limit": 2**31}}, "time_limit=2147483648", "below 2**31"),
     ({"environment": "SparseMountainCar", "environment_options": {"time_limit": True}}, "time_limit=True", "integer"),
     ({"environment": "SparseMountainCar", "environment_options": {"goal": NAN}}, "goal=nan", "at most 0.6"),
     ({"environment": "PuddleWorld", "environment_options": {"step_size": -1.0}}, "step_size=-1.0", "above 0"),
@@ -77,6 +96,12 @@ BAD = [
     ({"seeds": "3"}, "seeds='3'", "count"),
     ({"seeds": None}, "seeds=None", "count"),
     ({"seeds": []}, "seeds=[]", "count"),
+    ({"seeds": 10**12}, "seeds=1000000000000", "at most 1048576"),
+    ({"seeds": np.arange(0)}, "seeds=[]", "count"),
+    ({"seeds": np.array([0.0, 1.0])}, "seeds=[0.0, 1.0]", "integer"),
+    ({"seeds": np.zeros((2, 2), int)}, "seeds=[[0, 0], [0, 0]]", "integer"),
+    ({"seeds": np.bool_(True)}, "seeds=True", "count"),
+    ({"seeds": range(0)}, "seeds=range(0, 0)", "count"),
     ({"seeds": [1, -1]}, "seeds=[1, -1]", "[0, 2**31)"),
     ({"seeds": [2**31]}, "seeds=[2147483648]", "[0, 2**31)"),
     ({"seeds": [1, 1.5]}, "seeds=[1, 1.5]", "integer"),
@@ -84,11 +109,14 @@ BAD = [
     ({"seeds": [3, 3]}, "seeds=[3, 3]", "once"),
     ({"steps": 0}, "steps=0", "at least 1"),
     ({"steps": -1}, "steps=-1", "at least 1"),
+    ({"steps": 2**31}, "steps=2147483648", "below 2**31"),
+    ({"steps": np.float64(10.0)}, "steps=10.0", "integer"),
     ({"steps": 10.5}, "steps=10.5", "integer"),
     ({"steps": NAN}, "steps=nan", "integer"),
     ({"steps": True}, "steps=True", "integer"),
     ({"steps": "many"}, "steps='many'", "integer"),
     ({"log_every": 0}, "log_every=0", "at least 1"),
+    ({"log_every": 2**31}, "log_every=2147483648", "below 2**31"),
     ({"log_every": 2.0}, "log_every=2.0", "integer"),
 ]
 
@@ -197,3 +225,43 @@ def test_what_was_asked_for_is_not_changed() -> None:
     spec(agent_options=options)
     assert options == {"bonus_scale": [1, 3], "ensemble_size": 2.0}
     assert re.fullmatch(r"\[1, 3\]", repr(options["bonus_scale"]))
+
+
+@pytest.mark.parametrize("seeds", [np.array([3, 5], np.uint8), [np.int64(3), 5], (3, np.int32(5)), range(3, 7, 2)])
+def test_seeds_may_be_any_sequence_of_integers(seeds: Any) -> None:
+    assert spec(seeds=seeds).seeds == (3, 5)
+    json.dumps(spec(seeds=seeds).as_json())
+
+
+def test_numpys_numbers_become_pythons() -> None:
+    asked = spec(
+        seeds=np.int64(2),
+        steps=np.uint16(300),
+        log_every=np.int8(7),
+        environment_options={"size": [np.int64(4), 5]},
+        agent_options={"bonus_scale": np.linspace(1, 3, 3), "hidden": (np.int64(5), 6), "update_all": np.bool_(True)},
+    )
+    plain = spec(
+        seeds=2,
+        steps=300,
+        log_every=7,
+        environment_options={"size": [4, 5]},
+        agent_options={"bonus_scale": [1.0, 2.0, 3.0], "hidden": (5, 6), "update_all": True},
+    )
+    assert asked == plain and json.dumps(asked.as_json()) == json.dumps(plain.as_json())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnOptions(Options):
+    """All that the loop asks for, with nothing to check."""
+
+    batch_size: int = option(8, "transitions in a batch", at_least=1)
+    buffer_size: int = option(100, "transitions kept for replay", at_least=1)
+    newest: bool = option(True, "every batch holds the newest transition")
+    target_period: int = option(4, "steps between target copies", at_least=1)
+
+
+def test_options_of_ones_own_need_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(AGENTS, "own", AGENTS["epsilon-greedy"]._replace(options=OwnOptions))
+    (program,) = programs(spec(agent="own", agent_options={"batch_size": 16}))
+    assert program.options == OwnOptions(batch_size=16)

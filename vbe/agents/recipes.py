@@ -34,6 +34,9 @@ class Options:
     discount: float = option(0.99, "gamma", at_least=0, at_most=1)
     pure_exploration: bool = option(False, "take all rewards away; who has a value bonus acts on it alone")
 
+    def check(self) -> None:
+        """Raises a UsageError for options that are impossible together."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ValueBased(Options):
@@ -128,12 +131,20 @@ class Recipe(NamedTuple):
     summary: str
     deep_sea_target_period: int = 64
     on_policy: bool = False
+    all_learn: bool = False  # does a step update every member of the ensemble?
 
     def period(self, options: Any, environment: str) -> int:
         """How many steps the loop takes between what is not due at every step: target copies, or updates on policy."""
         if self.on_policy:
             return options.rollout
         return options.target_period or (self.deep_sea_target_period if environment == "DeepSea" else 4)
+
+    def lanes_in_cache(self, options: Any, environment: Environment) -> int:
+        """About how many lanes a CPU does best to advance side by side: many where networks are tables, one where all heads learn."""
+        if is_linear(options, environment):
+            return 16
+        heads = getattr(options, "ensemble_size", 1) if self.all_learn or getattr(options, "update_all", False) else 1
+        return max(1, 4 // heads)
 
 
 def make_network(
@@ -165,9 +176,13 @@ def num_actions(environment: Environment) -> int:
     return int(space.n)
 
 
-def _adam(options: Options) -> optax.GradientTransformation:
-    """Adam on all parameters as one vector: the same numbers from a few large kernels instead of many small ones."""
-    return optax.flatten(optax.adam(options.learning_rate, b1=options.momentum))
+def _adam(options: Options, environment: Environment) -> optax.GradientTransformation:
+    """Adam on all parameters as one vector: the same numbers from a few large kernels instead of many small ones.
+
+    Not so where a first layer is a table: it is large by itself, and to put it into a vector would copy it.
+    """
+    adam = optax.adam(options.learning_rate, b1=options.momentum)
+    return adam if isinstance(environment.observation_space, gymnasium.spaces.MultiDiscrete) else optax.flatten(adam)
 
 
 def _explore(options: WithBonus, environment: Environment, bonus: Bonus) -> Agent:
@@ -176,7 +191,7 @@ def _explore(options: WithBonus, environment: Environment, bonus: Bonus) -> Agen
     return double_dqn(
         make_network(options, environment),
         bonus,
-        _adam(options),
+        _adam(options, environment),
         bonus_scale=options.bonus_scale,
         optimistic_target=options.target_policy == "optimistic",
     )
@@ -185,7 +200,7 @@ def _explore(options: WithBonus, environment: Environment, bonus: Bonus) -> Agen
 def _vbe(options: EnsembleErrors, environment: Environment, *, supervised: bool = False) -> Agent:
     bonus = bonuses.vbe(
         make_network(options, environment),
-        _adam(options),
+        _adam(options, environment),
         ensemble_size=options.ensemble_size,
         update_all=options.update_all,
         supervised=supervised,
@@ -199,7 +214,7 @@ def _acb(options: NoiseFits, environment: Environment) -> Agent:
         make_network(options, environment),
         # As in the authors' code, linear fits have no bias term even where the values have one.
         make_network(unbiased, environment, options.ensemble_size),
-        _adam(options),
+        _adam(options, environment),
         discount=options.discount,
     )
     return _explore(options, environment, bonus)
@@ -209,7 +224,7 @@ def _rnd(options: Distillation, environment: Environment) -> Agent:
     bonus = bonuses.rnd(
         make_network(options, environment),
         make_network(options, environment, options.num_features),
-        _adam(options),
+        _adam(options, environment),
         discount=options.discount,
     )
     return _explore(options, environment, bonus)
@@ -218,7 +233,7 @@ def _rnd(options: Distillation, environment: Environment) -> Agent:
 def _bootstrapped(options: AdditivePrior, environment: Environment, *, ensemble_size: int, mask_probability: float) -> Agent:
     return bootstrapped_dqn(
         make_network(options, environment, initializer=networks.truncated_normal),
-        _adam(options),
+        _adam(options, environment),
         ensemble_size=ensemble_size,
         prior_scale=options.prior_scale,
         mask_probability=mask_probability,
@@ -239,7 +254,7 @@ def _epsilon_greedy(options: EpsilonGreedy, environment: Environment) -> Agent:
     bonus = bonuses.none(num_actions(environment))
     if options.pure_exploration:
         return explorer(bonus)
-    return double_dqn(make_network(options, environment), bonus, _adam(options), epsilon=options.epsilon)
+    return double_dqn(make_network(options, environment), bonus, _adam(options, environment), epsilon=options.epsilon)
 
 
 def _ppo(options: OnPolicy, environment: Environment, curiosity: Curiosity) -> OnPolicyAgent:
@@ -247,7 +262,7 @@ def _ppo(options: OnPolicy, environment: Environment, curiosity: Curiosity) -> O
         make_network(options, environment),
         make_network(options, environment, 2),
         curiosity,
-        _clipped_adam(options),
+        _clipped_adam(options, environment),
         bonus_scale=options.bonus_scale,
         reward_scale=options.reward_scale,
         bonus_discount=options.bonus_discount,
@@ -260,15 +275,15 @@ def _ppo(options: OnPolicy, environment: Environment, curiosity: Curiosity) -> O
     )
 
 
-def _clipped_adam(options: OnPolicy) -> optax.GradientTransformation:
-    return optax.chain(optax.clip_by_global_norm(options.max_gradient_norm), _adam(options))
+def _clipped_adam(options: OnPolicy, environment: Environment) -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(options.max_gradient_norm), _adam(options, environment))
 
 
 def _rnd_ppo(options: OnPolicyDistillation, environment: Environment) -> OnPolicyAgent:
     space = environment.observation_space
     written_out = gymnasium.spaces.Box(-np.inf, np.inf, (networks.num_features(space),))
     network = make_network(options, environment, options.num_features, space=written_out)
-    return _ppo(options, environment, distilled(network, _clipped_adam(options), space))
+    return _ppo(options, environment, distilled(network, _clipped_adam(options, environment), space))
 
 
 def _acb_ppo(options: OnPolicyNoiseFits, environment: Environment) -> OnPolicyAgent:
@@ -289,7 +304,7 @@ AGENTS: dict[str, Recipe] = {
         lambda options, environment: _vbe(options, environment, supervised=True),
         "VBE with its predictors fitted by supervised learning, the paper's ablation",
     ),
-    "bdqn": Recipe(BootstrappedHeads, _bdqn, "Bootstrapped DQN: heads with random priors that take turns to act", 4),
+    "bdqn": Recipe(BootstrappedHeads, _bdqn, "Bootstrapped DQN: heads with random priors that take turns to act", 4, all_learn=True),
     "dqn-p": Recipe(AdditivePrior, _dqn_p, "DQN with an additive random prior: Bootstrapped DQN with a single head", 4),
     "rnd": Recipe(Distillation, _rnd, "Double DQN, value bonuses that are learned from the errors of random network distillation"),
     "acb": Recipe(NoiseFits, _acb, "Double DQN, value bonuses that are learned from anti-concentrated confidence bonuses"),

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,11 @@ PEER_NAMES = {
     "sbx-dqn": "sbx DQN",
     "rejax-dqn": "rejax DQN, one seed",
     "rejax-dqn-32": "rejax DQN, 32 seeds vmapped",
+    "bsuite-boot-dqn": "bsuite's BDQN in JAX, Deepsea 10",
+    "torch-rnd-ppo": "RND-PPO, a straightforward PyTorch loop",
 }
 ALL_LANES = 32
+BDQN, RND_PPO = f"BDQN k = 20, Deepsea 10, {ALL_LANES} lanes", f"RND-PPO, {ALL_LANES} lanes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +48,23 @@ class Contender:
     peer: bool = False
 
 
-def _training(name: str, agent: str, lanes: int, devices: int | None = None, **options: Any) -> Contender:
-    arguments = ["training", "--agent", agent, "--options", json.dumps(options), "--lanes", str(lanes)]
+def _training(
+    name: str, agent: str, lanes: int, devices: int | None = None, environment: str = "SparseMountainCar", **options: Any
+) -> Contender:
+    arguments = ["training", "--environment", environment, "--agent", agent, "--options", json.dumps(options), "--lanes", str(lanes)]
     return Contender(name, (*arguments, *(["--devices", str(devices)] if devices else [])))
+
+
+# Forward passes of a batch through a network that a step takes; a backward pass counts twice.
+PASSES = {
+    "Double DQN": 5,  # q at s, forwards and backwards, and at s'; its target at s'
+    "VBE k = 20": 11,  # and f at s, forwards and backwards; f* at s and s', f's target at s'
+    "VBE-SL k = 20": 9,  # and f at s, forwards and backwards; f* at s
+    "RND": 15,  # and intrinsic values as q has, but for one at s'; the predictor at s, forwards and backwards, and s'; its target at both
+    "ACB k = 20": 13,  # likewise; the fits at s, forwards and backwards, and at s'
+    "DQN-P": 6,  # f at s, forwards and backwards; the prior at s and s'; the target at s'
+    "BDQN k = 20": 120,  # twenty times as many
+}
 
 
 OWN = (
@@ -60,8 +77,16 @@ OWN = (
     _training(f"Double DQN, {ALL_LANES} lanes", "epsilon-greedy", ALL_LANES),
     _training("VBE k = 20, 8 lanes", "vbe", 8, ensemble_size=20),
     _training("VBE k = 20, 256 lanes", "vbe", 256, ensemble_size=20),
+    _training(f"VBE-SL k = 20, {ALL_LANES} lanes", "vbe-sl", ALL_LANES, ensemble_size=20),
+    _training(f"RND, {ALL_LANES} lanes", "rnd", ALL_LANES),
+    _training(f"ACB k = 20, {ALL_LANES} lanes", "acb", ALL_LANES, ensemble_size=20),
+    _training(f"DQN-P, {ALL_LANES} lanes", "dqn-p", ALL_LANES),
+    _training(f"BDQN k = 20, {ALL_LANES} lanes", "bdqn", ALL_LANES, ensemble_size=20, buffer_size=10_000),
+    _training(BDQN, "bdqn", ALL_LANES, environment="DeepSea", network="mlp", prior_scale=5, mask_probability=1, buffer_size=10_000),
+    _training(RND_PPO, "rnd-ppo", ALL_LANES),
 )
 PEERS = tuple(Contender(text, (name,), peer=True) for name, text in PEER_NAMES.items())
+COST_GOALS = {"seconds to the first chunk": 10, "peak memory": 1024}
 ONE, ALL = "VBE k = 20, one lane", f"VBE k = 20, {ALL_LANES} lanes"
 
 Speeds = Mapping[str, Sequence[float]]  # by contender: one per round
@@ -86,6 +111,8 @@ COMPARISONS = (
     Comparison("one lane of VBE to sbx's DQN", ONE, PEER_NAMES["sbx-dqn"], 6),
     Comparison("one lane of VBE to rejax's DQN", ONE, PEER_NAMES["rejax-dqn"], 2),
     Comparison("32 lanes of VBE, in all, to rejax's DQN vmapped over 32 seeds", ALL, PEER_NAMES["rejax-dqn-32"], 4),
+    Comparison("32 lanes of BDQN, in all, to bsuite's, 20 members both", BDQN, PEER_NAMES["bsuite-boot-dqn"], 10),
+    Comparison("32 lanes of RND-PPO, in all, to RND-PPO in PyTorch", RND_PPO, PEER_NAMES["torch-rnd-ppo"], 10),
     Comparison("cost of a VBE step to a Double DQN step, one lane", "Double DQN, one lane", ONE, 1.9, at_most=True),
     Comparison("cost of a VBE step to a Double DQN step, 32 lanes", f"Double DQN, {ALL_LANES} lanes", ALL, 1.9, at_most=True),
     Comparison("cost of k = 20 to k = 1, 32 lanes", f"VBE k = 1, {ALL_LANES} lanes", ALL, 1.2, at_most=True),
@@ -106,22 +133,26 @@ def main(*, quick: bool = False, json_file: str | None = None, markdown_file: st
     if peers_python is not None and not Path(peers_python).exists():
         raise UsageError(f"--peers-python {peers_python!r}: there is no such file; must be the path of a Python that has the peers")
     console = Console()
-    rounds, seconds = (1, 3.0) if quick else (5, 5.0)
-    measurements = measure(rounds=rounds, seconds=seconds, peers_python=peers_python or sys.executable, say=console.print)
-    if json_file:
-        Path(json_file).write_text(json.dumps(measurements, indent=1))
-    comparisons, speeds, costs = compare(measurements), tabulate_speeds(measurements), tabulate_costs(measurements)
-    for title, table in (("Ratios", comparisons), ("Speeds", speeds), ("Start and memory", costs)):
-        _print(console, title, table)
+    rounds, seconds = (1, 3.0) if quick else (3, 4.0)
+    for file in filter(None, (json_file, markdown_file)):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+    measurements: dict[str, Any] = {}
+    for measurements in measure(rounds=rounds, seconds=seconds, peers_python=peers_python or sys.executable, say=console.print):
+        if json_file:
+            Path(json_file).write_text(json.dumps(measurements, indent=1))
+    tables = {"ratios": compare, "work": tabulate_work, "speeds": tabulate_speeds, "costs": tabulate_costs}
+    made = {name: make(measurements) for name, make in tables.items()}
+    for name, table in made.items():
+        _print(console, name, table)
     if markdown_file:
-        write_markdown(Path(markdown_file), {"ratios": comparisons, "speeds": speeds, "costs": costs})
+        write_markdown(Path(markdown_file), made)
 
 
-def measure(*, rounds: int, seconds: float, peers_python: str, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(*, rounds: int, seconds: float, peers_python: str, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """Runs every contender once per round.
 
-    Returns:
-      Plain data for JSON: `speeds`, a list per contender; `missing`, the peers that are not installed; what starting costs.
+    Yields:
+      After each measurement, plain data for JSON: `speeds`, a list per contender; `missing`, why peers are left out; what starting costs.
     """
     speeds: dict[str, list[float]] = {contender.name: [] for contender in (*OWN, *PEERS)}
     missing: dict[str, str] = {}
@@ -143,21 +174,23 @@ def measure(*, rounds: int, seconds: float, peers_python: str, say: Callable[[st
                     start = measured["first_chunk_seconds"] - measured["chunk_seconds"]
                     costs["seconds to the first chunk, nothing cached" if number == 0 else "seconds to the first chunk, cached"] = start
                     costs["peak memory of the process, MiB"] = measured["peak_memory_bytes"] / 2**20
+                    costs["lanes side by side"] = measured["group_size"]
                 left = (time.monotonic() - started) / done * (total - done)
                 speed = f"{measured['steps_per_second']:,.0f} per second"
                 say(f"round {number + 1} of {rounds}: {contender.name}: {speed} ({duration(left)} left)")
-    return {"speeds": {name: values for name, values in speeds.items() if values}, "missing": missing, "costs": costs, "rounds": rounds}
+            known = {name: values for name, values in speeds.items() if values}
+            yield {"speeds": known, "missing": missing, "costs": costs, "rounds": number + 1}
 
 
 def _run(contender: Contender, seconds: float, peers_python: str, cache: str) -> dict[str, float] | str:
-    """One measurement; for a peer that is not installed, the line that says so."""
+    """One measurement; for a peer that cannot be measured, the line that says why."""
     command = [peers_python, str(FOLDER / "peers.py")] if contender.peer else [sys.executable, str(FOLDER / "own.py")]
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     command += [*contender.arguments, "--seconds", str(seconds)]
     finished = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if finished.returncode:
         last = finished.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        if contender.peer and "ModuleNotFoundError" in last[0]:
+        if contender.peer:
             return last[0]
         raise UsageError(f"bench: {contender.name} failed: {last[0]}")
     return json.loads(finished.stdout.strip().splitlines()[-1])
@@ -174,10 +207,22 @@ def compare(measurements: Mapping[str, Any]) -> pl.DataFrame:
             continue
         fast, slow = speeds[comparison.fast], speeds[comparison.slow]
         ratio = comparison.factor * statistics.median(fast) / statistics.median(slow)
-        each = [comparison.factor * a / b for a, b in zip(fast, slow, strict=True)]
+        each = [comparison.factor * a / b for a, b in zip(fast, slow, strict=False)]
         met = ratio <= comparison.goal if comparison.at_most else ratio >= comparison.goal
         rows.append([comparison.text, f"{ratio:.3g}", f"{min(each):.3g} to {max(each):.3g}", goal, "yes" if met else "no"])
     return pl.DataFrame(rows, schema=["ratio of", "median", "range", "goal", "met"], orient="row")
+
+
+def tabulate_work(measurements: Mapping[str, Any]) -> pl.DataFrame:
+    """What a step of each method costs beside the passes through networks that it takes, both in units of Double DQN's."""
+    speeds: Speeds = measurements["speeds"]
+    steps = {name: statistics.median(speeds[f"{name}, {ALL_LANES} lanes"]) for name in PASSES if f"{name}, {ALL_LANES} lanes" in speeds}
+    rows = []
+    for name, speed in steps.items():
+        work, cost = PASSES[name] / PASSES["Double DQN"], steps["Double DQN"] / speed
+        rows.append([name, str(PASSES[name]), f"{work:.2g}", f"{cost:.3g}", f"{cost / work:.2f}"])
+    columns = ["method, 32 lanes", "passes", "work", "cost of a step", "cost / work"]
+    return pl.DataFrame(rows, schema=columns, orient="row")
 
 
 def tabulate_speeds(measurements: Mapping[str, Any]) -> pl.DataFrame:
@@ -192,8 +237,12 @@ def tabulate_speeds(measurements: Mapping[str, Any]) -> pl.DataFrame:
 
 def tabulate_costs(measurements: Mapping[str, Any]) -> pl.DataFrame:
     """What it costs to begin, for the lanes that are all compiled together."""
-    rows = [[f"{ALL}: {what}", f"{value:,.1f}"] for what, value in measurements["costs"].items()]
-    return pl.DataFrame(rows, schema=["what", "measured"], orient="row")
+    rows = []
+    for what, value in measurements["costs"].items():
+        goal = next((most for start, most in COST_GOALS.items() if what.startswith(start)), None)
+        met = "" if goal is None else "yes" if value < goal else "no"
+        rows.append([f"{ALL}: {what}", f"{value:,.1f}", "" if goal is None else f"below {goal:,}", met])
+    return pl.DataFrame(rows, schema=["what", "measured", "goal", "met"], orient="row")
 
 
 def write_markdown(path: Path, tables: Mapping[str, pl.DataFrame]) -> None:

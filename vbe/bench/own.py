@@ -12,19 +12,25 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
+from vbe.agents import AGENTS
 from vbe.training import loop as off_policy
+from vbe.training import on_policy
 from vbe.training.devices import devices as all_devices
 from vbe.training.spec import make_spec, programs
 
 PEAK_SIDE = 1024  # of the square matrices whose product tells a machine's peak
 
 
-def measure_training(*, agent: str, options: dict[str, Any], lanes: int, devices: int | None, seconds: float) -> dict[str, float]:
-    """Trains on Sparse Mountain Car: steps per second of all lanes together, warm-up and compilation left out."""
+def measure_training(
+    *, environment: str, agent: str, options: dict[str, Any], lanes: int, devices: int | None, seconds: float
+) -> dict[str, float]:
+    """Trains: steps per second of all lanes together, warm-up and compilation left out."""
     used = all_devices()[:devices]
     started = time.perf_counter()
-    (program,) = programs(make_spec(environment="SparseMountainCar", agent=agent, agent_options=options, seeds=lanes, steps=1_000_000))
-    loop = off_policy.make_loop(program, 1_000_000, used)
+    spec = make_spec(environment=environment, agent=agent, agent_options=options, seeds=lanes, steps=1_000_000)
+    (program,) = programs(spec)
+    make_loop = on_policy.make_loop if AGENTS[agent].on_policy else off_policy.make_loop
+    loop = make_loop(program, spec.steps, used)
     states, _ = loop.warm_up(loop.init())
     states, record = loop.chunk(states, loop.warm_up_steps)
     jax.block_until_ready(record)
@@ -39,6 +45,7 @@ def measure_training(*, agent: str, options: dict[str, Any], lanes: int, devices
         "steps_per_second": chunks * loop.chunk_steps * lanes / took,
         "first_chunk_seconds": first,
         "chunk_seconds": took / chunks,
+        "group_size": loop.layout.size,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     }
 
@@ -73,6 +80,7 @@ def needed_operations(*, observation: int, hidden: tuple[int, ...], actions: int
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=("training", "peak"))
+    parser.add_argument("--environment", default="SparseMountainCar")
     parser.add_argument("--agent", default="vbe")
     parser.add_argument("--options", type=json.loads, default={})
     parser.add_argument("--lanes", type=int, default=1)
@@ -83,7 +91,12 @@ def main() -> None:
         print(json.dumps(measure_peak(chosen.seconds)))
         return
     measured = measure_training(
-        agent=chosen.agent, options=chosen.options, lanes=chosen.lanes, devices=chosen.devices, seconds=chosen.seconds
+        environment=chosen.environment,
+        agent=chosen.agent,
+        options=chosen.options,
+        lanes=chosen.lanes,
+        devices=chosen.devices,
+        seconds=chosen.seconds,
     )
     print(json.dumps(measured))
 

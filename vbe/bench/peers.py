@@ -177,11 +177,110 @@ def rejax_dqn(seconds: float, seeds: int = 1) -> float:
     return steps * seeds / run(steps)
 
 
+def bsuite_boot_dqn(seconds: float) -> float:
+    """bsuite's own Bootstrapped DQN in JAX, 20 members, at its own setting, on its own Deepsea of size 10."""
+    from bsuite.baselines.jax.boot_dqn.agent import default_agent
+    from bsuite.environments.deep_sea import DeepSea
+
+    environment = DeepSea(size=10, randomize_actions=True, mapping_seed=0)
+    agent = default_agent(environment.observation_spec(), environment.action_spec())
+    warm_up, steps, started = 200, 0, 0.0  # a step takes 20 updates, one after another
+    while True:
+        timestep = environment.reset()
+        while not timestep.last():
+            action = agent.select_action(timestep)
+            after = environment.step(action)
+            agent.update(timestep, action, after)
+            timestep, steps = after, steps + 1
+            if steps == warm_up:
+                started = time.perf_counter()
+            elif steps > warm_up and time.perf_counter() - started > seconds:
+                return (steps - warm_up) / (time.perf_counter() - started)
+
+
+def torch_rnd_ppo(seconds: float) -> float:
+    """PPO with RND the straightforward way: one environment, rollouts of 128, 4 epochs of 4 minibatches, two value heads."""
+    import gymnasium
+    import numpy as np
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
+    length, epochs, minibatches, trace = 128, 4, 4, 0.95
+    discounts = torch.tensor([0.999, 0.99])
+
+    def make(outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 50), nn.ReLU(), nn.Linear(50, 50), nn.ReLU(), nn.Linear(50, outputs))
+
+    policy, critic, predictor, target = make(3), make(2), make(64), make(64)
+    learned = [*policy.parameters(), *critic.parameters(), *predictor.parameters()]
+    optimizer = torch.optim.Adam(learned, lr=1e-4)
+    environment = gymnasium.make("MountainCar-v0")
+    observation, _ = environment.reset(seed=0)
+    mean, square, count, bonus_square = np.zeros(2), np.ones(2), 1e-4, 1.0
+
+    def learn(s: Any, s_next: Any, a: Any, old: Any, r: Any, ends: Any) -> None:
+        nonlocal mean, square, count, bonus_square
+        mean = (mean * count + s_next.sum(0)) / (count + length)
+        square = (square * count + (s_next**2).sum(0)) / (count + length)
+        count += length
+        x, x_next = torch.from_numpy(s), torch.from_numpy(s_next)
+        normal = ((s_next - mean) / np.sqrt(np.maximum(square - mean**2, 1e-6))).clip(-5, 5).astype(np.float32)
+        seen = torch.from_numpy(normal)
+        with torch.no_grad():
+            bonus = (predictor(seen) - target(seen)).square().sum(1) / 2
+            bonus_square = 0.99 * bonus_square + 0.01 * float(bonus.square().mean())
+            rewards = torch.stack([torch.from_numpy(r), bonus / bonus_square**0.5], dim=1)
+            values, next_values = critic(x), critic(x_next)
+            going_on = torch.stack([1 - torch.from_numpy(ends), torch.ones(length)], dim=1) * discounts
+            errors = rewards + going_on * next_values - values
+            advantages, running = torch.zeros(length, 2), torch.zeros(2)
+            for t in reversed(range(length)):
+                running = errors[t] + trace * going_on[t] * running
+                advantages[t] = running
+            returns = advantages + values
+            weighted = 2 * advantages[:, 0] + advantages[:, 1]
+        for _ in range(epochs):
+            for rows in torch.randperm(length).chunk(minibatches):
+                log_probs = torch.log_softmax(policy(x[rows]), dim=1)
+                ratio = (log_probs.gather(1, a[rows, None])[:, 0] - old[rows]).exp()
+                gain = torch.minimum(ratio * weighted[rows], ratio.clamp(0.9, 1.1) * weighted[rows]).mean()
+                entropy = -(log_probs.exp() * log_probs).sum(1).mean()
+                value_loss = (critic(x[rows]) - returns[rows]).square().mean(0).sum() / 2
+                few = rows[: len(rows) // 4]
+                fit = nn.functional.mse_loss(predictor(seen[few]), target(seen[few]).detach())
+                optimizer.zero_grad()
+                (value_loss + fit - gain - 0.001 * entropy).backward()
+                nn.utils.clip_grad_norm_(learned, 0.5)
+                optimizer.step()
+
+    steps, started = 0, 0.0
+    while True:
+        rows = []
+        for _ in range(length):
+            with torch.no_grad():
+                choice = torch.distributions.Categorical(logits=policy(torch.from_numpy(observation)))
+                action = choice.sample()
+            after, reward, terminated, truncated, _ = environment.step(int(action))
+            rows.append((observation, after, int(action), float(choice.log_prob(action)), float(reward), float(terminated)))
+            observation = environment.reset()[0] if terminated or truncated else after
+        s, s_next, a, old, r, ends = (np.array(column) for column in zip(*rows, strict=True))
+        floats = [column.astype(np.float32) for column in (s, s_next, old, r, ends)]
+        learn(floats[0], floats[1], torch.from_numpy(a), torch.from_numpy(floats[2]), floats[3], floats[4])
+        steps += length
+        if steps == 2 * length:
+            started = time.perf_counter()
+        elif steps > 2 * length and time.perf_counter() - started > seconds:
+            return (steps - 2 * length) / (time.perf_counter() - started)
+
+
 PEERS = {
     "torch-vbe": torch_vbe,
     "sb3-dqn": sb3_dqn,
     "sbx-dqn": sbx_dqn,
     "rejax-dqn": rejax_dqn,
+    "bsuite-boot-dqn": bsuite_boot_dqn,
+    "torch-rnd-ppo": torch_rnd_ppo,
     "rejax-dqn-32": lambda seconds: rejax_dqn(seconds, seeds=32),
 }
 

@@ -11,6 +11,7 @@ import numpy as np
 from vbe.types import Array, Environment, Key, Step, UsageError
 
 MOVE_COST = 0.01
+LARGEST_SIZE = 5792  # the largest whose cells number less than 2**24: a replay buffer's float32 holds integers up to that
 
 
 class DeepSeaState(NamedTuple):
@@ -61,7 +62,7 @@ def deep_sea(*, size: int = 10) -> Environment:
       ones, of shape (1,), int32: the one active feature of a one-hot code. `visit` gives the same number.
 
     Raises:
-      UsageError: if `size` is not an integer of at least 2.
+      UsageError: if `size` is not an integer from 2 to 5792.
 
     Example:
       >>> import jax
@@ -75,6 +76,9 @@ def deep_sea(*, size: int = 10) -> Environment:
     """
     if not isinstance(size, Integral) or size < 2:
         raise UsageError(f"size={size!r}: must be an integer of at least 2")
+    if size > LARGEST_SIZE:
+        raise UsageError(f"size={size!r}: must be at most {LARGEST_SIZE}")
+    size = int(size)
     num_states = num_cells(size)
 
     def visit(state: DeepSeaState) -> Array:

@@ -61,7 +61,7 @@ def sparse_mountain_car(*, goal: float = 0.6, time_limit: int = 10_000) -> Envir
     """
     if not (isinstance(goal, Real) and START_HIGH < goal <= RIGHT):
         raise UsageError(f"goal={goal!r}: must be above {START_HIGH}, where cars start, and at most {RIGHT}")
-    check_time_limit(time_limit)
+    time_limit = check_time_limit(time_limit)
 
     def start(uniform: Array) -> MountainCarState:
         position = START_LOW + (START_HIGH - START_LOW) * uniform

@@ -64,7 +64,7 @@ def puddle_world(*, step_size: float = 0.05, time_limit: int = 10_000) -> Enviro
     """
     if not (isinstance(step_size, Real) and not isinstance(step_size, bool) and 0 < step_size <= 1):
         raise UsageError(f"step_size={step_size!r}: must be a number above 0 and at most 1, the square's side")
-    check_time_limit(time_limit)
+    time_limit = check_time_limit(time_limit)
 
     def reset(key: Key) -> tuple[PuddleWorldState, Array]:
         position = jax.random.uniform(key, (2,), jnp.float32, minval=START_LOW, maxval=START_HIGH)

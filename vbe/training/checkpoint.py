@@ -8,7 +8,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,19 +42,24 @@ def save(folder: Path, number: int, arrays: Mapping[str, np.ndarray], facts: Map
     np.savez(buffer, allow_pickle=False, **arrays)
     data = buffer.getvalue()
     write_aside(folder / f"{number:08d}.npz", data)
-    manifest = {"sha256": hashlib.sha256(data).hexdigest(), "facts": dict(facts)}
+    manifest = {"sha256": digest(data), "facts_sha256": _facts_digest(facts), "facts": dict(facts)}
     write_aside(folder / f"{number:08d}.json", json.dumps(manifest, indent=1).encode())
-    for old in _numbers(folder)[:-2]:
+    for old in numbers(folder)[:-2]:
         (folder / f"{old:08d}.json").unlink(missing_ok=True)
         (folder / f"{old:08d}.npz").unlink(missing_ok=True)
 
 
-def load_newest(folder: Path) -> tuple[int, Checkpoint] | None:
-    """The newest checkpoint that is whole, with its number; None if there is none."""
-    for number in reversed(_numbers(folder)):
+def load_newest(folder: Path, check: Callable[[dict[str, Any]], None] = lambda facts: None) -> tuple[int, Checkpoint] | None:
+    """The newest checkpoint that is whole, with its number; None if there is none.
+
+    `check` raises a ValueError if what the facts say of other files is not so.
+    """
+    for number in reversed(numbers(folder)):
         try:
-            return number, _load(folder, number)
-        except (OSError, ValueError, KeyError) as error:
+            loaded = _load(folder, number)
+            check(loaded.facts)
+            return number, loaded
+        except (OSError, ValueError, KeyError, TypeError) as error:
             warnings.warn(f"checkpoint {folder / f'{number:08d}'} is damaged and passed over: {error}", stacklevel=2)
     return None
 
@@ -62,11 +67,20 @@ def load_newest(folder: Path) -> tuple[int, Checkpoint] | None:
 def _load(folder: Path, number: int) -> Checkpoint:
     manifest = json.loads((folder / f"{number:08d}.json").read_bytes())
     data = (folder / f"{number:08d}.npz").read_bytes()
-    if hashlib.sha256(data).hexdigest() != manifest["sha256"]:
+    if digest(data) != manifest["sha256"] or _facts_digest(manifest["facts"]) != manifest["facts_sha256"]:
         raise ValueError("its checksum does not match")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return Checkpoint(dict(arrays), manifest["facts"])
 
 
-def _numbers(folder: Path) -> list[int]:
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _facts_digest(facts: Mapping[str, Any]) -> str:
+    return digest(json.dumps(dict(facts), sort_keys=True).encode())
+
+
+def numbers(folder: Path) -> list[int]:
+    """Of all checkpoints that are there, damaged ones too, from the oldest to the newest."""
     return sorted(int(path.stem) for path in folder.glob("[0-9]*.json"))

@@ -3,6 +3,7 @@
 A loop says what a group of lanes does; here is what puts lanes into groups, groups onto devices, and all of it into one program.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from vbe import random
+from vbe.agents import AGENTS
 from vbe.training.spec import Program
 from vbe.types import Array, Environment, Key, State, Step, Transition
 
@@ -171,6 +173,12 @@ def _make_inputs(program: Program) -> Inputs:
     keys = jax.vmap(random.key)(jnp.array([lane.seed for lane in program.lanes], jnp.uint32))
     names = program.lanes[0].numbers
     return Inputs(keys, {name: jnp.array([lane.numbers[name] for lane in program.lanes], jnp.float32) for name in names})
+
+
+def make_agent(program: Program, inputs: Inputs) -> Any:
+    """One lane's agent: an `Agent`, or an `OnPolicyAgent` where the recipe is on policy."""
+    options = dataclasses.replace(program.options, **inputs.numbers)
+    return AGENTS[program.recipe].build(options, program.environment)
 
 
 def periods_per_chunk(layout: Layout, period: int, steps: int) -> int:

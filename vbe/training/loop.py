@@ -1,17 +1,15 @@
 """The compiled loop: lanes of one program advance in lockstep, many steps per call.
 
-Three rules make it fast (docs/architecture.md has the measurements):
+Three rules make it fast (docs/performance.md has the measurements):
 - The clock is the loops' structure. Warm-up, learning and target copies are separate stretches of code, never a `where` over state.
 - Lanes run in groups that fit the cache, the groups of a device one after another, the devices side by side.
 - A learning step starts with the update that the previous step's transition makes due: learn, act, step, store. This is the order
   act, step, store, sync, learn with the loop cut at another place, so that a period of `target_period` steps begins with its sync.
 """
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 
@@ -25,6 +23,7 @@ from vbe.training.lanes import (
     assemble,
     choose_layout,
     init_keys,
+    make_agent,
     make_transition,
     over_lanes,
     periods_per_chunk,
@@ -33,7 +32,7 @@ from vbe.training.lanes import (
     visit,
 )
 from vbe.training.spec import Program
-from vbe.types import Agent, Array
+from vbe.types import Array
 
 
 class LaneState(NamedTuple):
@@ -46,11 +45,11 @@ class LaneState(NamedTuple):
 
 def make_loop(program: Program, steps: int, devices: list[jax.Device], group_size: int | None = None) -> Loop:
     """Builds the functions that run a program; nothing is compiled until they are called."""
-    # Lanes that gather from tables are small: more of them fit the cache.
-    best = 16 if isinstance(program.environment.observation_space, gymnasium.spaces.MultiDiscrete) else 4
+    best = AGENTS[program.recipe].lanes_in_cache(program.options, program.environment)
     layout = choose_layout(len(program.lanes), len(devices), devices[0].platform, best, group_size)
-    period = program.period
     warm_up_steps = min(program.options.batch_size + 1, steps)
+    # A chunk is made of whole periods: one that is longer than the run would be computed to its end all the same.
+    period = min(program.period, max(1, steps - warm_up_steps))
     periods = periods_per_chunk(layout, period, steps - warm_up_steps)
 
     def warm_up_group(lanes: Any, inputs: Inputs) -> Any:
@@ -64,7 +63,7 @@ def make_loop(program: Program, steps: int, devices: list[jax.Device], group_siz
     def chunk_group(lanes: Any, inputs: Inputs, time: Array) -> Any:
         times = time + jnp.arange(periods * period)
         step = over_lanes(partial(_step, program, learning=True), layout.size, (0, 0, 0, None))
-        sync = over_lanes(lambda lane, inputs: lane._replace(agent=_agent(program, inputs).sync(lane.agent)), layout.size)
+        sync = over_lanes(lambda lane, inputs: lane._replace(agent=make_agent(program, inputs).sync(lane.agent)), layout.size)
 
         def one_period(lanes: Any, xs: Any) -> Any:
             return jax.lax.scan(lambda lanes, xs: step(lanes, inputs, xs[1], xs[0]), sync(lanes, inputs), xs)
@@ -86,18 +85,13 @@ def make_loop(program: Program, steps: int, devices: list[jax.Device], group_siz
     )
 
 
-def _agent(program: Program, inputs: Inputs) -> Agent:
-    options = dataclasses.replace(program.options, **inputs.numbers)
-    return AGENTS[program.recipe].build(options, program.environment)
-
-
 def _init_lane(program: Program, inputs: Inputs) -> LaneState:
     environment_key, agent_key = init_keys(inputs)
     environment_state, observation = program.environment.reset(environment_key)
     return LaneState(
         environment=environment_state,
         observation=observation,
-        agent=_agent(program, inputs).init(agent_key, observation),
+        agent=make_agent(program, inputs).init(agent_key, observation),
         replay=replay.init(program.options.buffer_size, observation),
         visited=jnp.zeros(program.environment.num_states, bool),
     )
@@ -105,7 +99,7 @@ def _init_lane(program: Program, inputs: Inputs) -> LaneState:
 
 def _step(program: Program, lane: LaneState, inputs: Inputs, keys: Array, time: Array, *, learning: bool) -> tuple[LaneState, Record]:
     """One step of one lane. `time` is how many transitions have been stored."""
-    environment, agent = program.environment, _agent(program, inputs)
+    environment, agent = program.environment, make_agent(program, inputs)
     sample_key, learn_key, act_key, step_key, episode_key = (keys[i] for i in range(5))
     agent_state = lane.agent
     if learning:

@@ -1,14 +1,12 @@
 """The on-policy loop: lanes act for a rollout, learn from it, and forget it."""
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from vbe.agents import AGENTS
-from vbe.agents.ppo import OnPolicyAgent, Rollout
+from vbe.agents.ppo import Rollout
 from vbe.training.lanes import (
     Inputs,
     Loop,
@@ -16,6 +14,7 @@ from vbe.training.lanes import (
     assemble,
     choose_layout,
     init_keys,
+    make_agent,
     make_transition,
     over_lanes,
     periods_per_chunk,
@@ -65,25 +64,20 @@ def make_loop(program: Program, steps: int, devices: list[jax.Device], group_siz
     )
 
 
-def _agent(program: Program, inputs: Inputs) -> OnPolicyAgent:
-    options = dataclasses.replace(program.options, **inputs.numbers)
-    return AGENTS[program.recipe].build(options, program.environment)
-
-
 def _init_lane(program: Program, inputs: Inputs) -> LaneState:
     environment_key, agent_key = init_keys(inputs)
     environment_state, observation = program.environment.reset(environment_key)
     return LaneState(
         environment=environment_state,
         observation=observation,
-        agent=_agent(program, inputs).init(agent_key, observation),
+        agent=make_agent(program, inputs).init(agent_key, observation),
         visited=jnp.zeros(program.environment.num_states, bool),
     )
 
 
 def _advance(program: Program, lane: LaneState, inputs: Inputs, keys: Array) -> tuple[LaneState, Record]:
     """One rollout of one lane, and what is learned from it."""
-    environment, agent = program.environment, _agent(program, inputs)
+    environment, agent = program.environment, make_agent(program, inputs)
     discount = inputs.numbers["reward_discount"]
 
     def step(carry: tuple[Any, Array, Array], keys: Array) -> Any:

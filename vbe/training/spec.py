@@ -5,11 +5,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from vbe import environments
 from vbe.agents import AGENTS
 from vbe.agents.recipes import num_actions
-from vbe.options import check_name, check_options, numeric_fields
-from vbe.types import Environment, UsageError
+from vbe.options import check_name, check_options, field_types, numeric_fields
+from vbe.types import Environment, UsageError, as_python
+
+MOST_SEEDS = 2**20  # each is a lane, with a buffer and records of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,20 +56,21 @@ def make_spec(
     agent: str,
     environment_options: Mapping[str, Any] | None = None,
     agent_options: Mapping[str, Any] | None = None,
-    seeds: int | Sequence[int] = 1,
+    seeds: int | Sequence[int] | np.ndarray = 1,
     steps: int = 50_000,
     log_every: int | None = None,
 ) -> Spec:
     """Checks everything that can be known to be wrong before any work begins."""
     check_name("environment", environment, environments.ENVIRONMENTS)
     check_name("agent", agent, AGENTS)
+    steps = _positive("steps", steps)
     spec = Spec(
         environment=environment,
         agent=agent,
         environment_options=_canonical("environment_options", environment_options),
-        agent_options=_canonical("agent_options", agent_options),
+        agent_options=_canonical("agent_options", agent_options, tuples=_tuple_fields(AGENTS[agent].options)),
         seeds=_check_seeds(seeds),
-        steps=_positive("steps", steps),
+        steps=steps,
         log_every=_positive("log_every", max(1, steps // 100) if log_every is None else log_every),
     )
     programs(spec)
@@ -111,22 +116,32 @@ def _combinations(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*choices)]
 
 
-def _canonical(argument: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+def _tuple_fields(options: type) -> dict[str, Any]:
+    return {f.name: f.default for f in dataclasses.fields(options) if tuple in field_types(options)[f.name]}
+
+
+def _canonical(argument: str, options: Mapping[str, Any] | None, tuples: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Options as JSON can hold them; `tuples` are those that take a tuple, which a list of numbers is easily meant for."""
     if options is not None and not isinstance(options, Mapping):
         raise UsageError(f"{argument}={options!r}: must be a mapping from options to their values")
-    options = dict(options or {})
+    options = {name: as_python(value) for name, value in (options or {}).items()}
     for name, value in options.items():
         if not isinstance(value, (list, tuple, str, bool, int, float, type(None))):
             raise UsageError(f"{argument}: {name}={value!r} must be a number, a string, a truth value, a tuple, or a list of these")
+        if isinstance(value, list) and value and name in (tuples or {}) and not any(isinstance(v, tuple) for v in value):
+            raise UsageError(f"{name}={value!r}: must be a tuple such as {(tuples or {})[name]}; a list is a sweep, of tuples")
         if isinstance(value, list) and (not value or any(value.count(v) > 1 for v in value)):
             raise UsageError(f"{name}={value!r}: a sweep needs at least one value, and each once")
     return options
 
 
-def _check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+def _check_seeds(seeds: int | Sequence[int] | np.ndarray) -> tuple[int, ...]:
+    seeds = as_python(seeds)
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
             raise UsageError(f"seeds={seeds!r}: must be a count of at least 1, or a list of seeds")
+        if seeds > MOST_SEEDS:
+            raise UsageError(f"seeds={seeds!r}: must be a count of at most {MOST_SEEDS}, or a list of seeds")
         return tuple(range(seeds))
     if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not seeds:
         raise UsageError(f"seeds={seeds!r}: must be a count of at least 1, or a list of seeds")
@@ -138,6 +153,9 @@ def _check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _positive(argument: str, value: Any) -> int:
+    value = as_python(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{argument}={value!r}: must be an integer of at least 1")
+    if value >= 2**31:
+        raise UsageError(f"{argument}={value!r}: must be below 2**31")
     return value
