@@ -217,8 +217,9 @@ def draw_solved(table: pl.DataFrame, path: Path) -> None:
     """A cell per agent and setting: its shade is the share of runs that solve Deepsea."""
     settings = [(target, less) for target in TARGETS for less in INGREDIENTS]
     places = [i + 0.2 * (i // len(INGREDIENTS)) for i in range(len(settings))]  # the two target policies stand apart
-    with canvas(path, rows=len(SIZES), width=8.6, height=2.9) as (figure, axes):
-        for ax, size in zip(axes, SIZES, strict=True):
+    sizes = [size for size in SIZES if size in table["size"]]
+    with canvas(path, rows=len(sizes), width=8.6, height=2.9) as (figure, axes):
+        for ax, size in zip(axes, sizes, strict=True):
             for y, label in enumerate(AGENTS):
                 for x, setting in zip(places, settings, strict=True):
                     _draw_cell(ax, x, y, table, (label, *setting, size))
