@@ -31,26 +31,27 @@ SETTINGS: dict[str, tuple[int | None, float | None]] = {
     "rnd-ppo": (None, 1.0),
     "acb-ppo": (None, 10.0),
 }
+LINEAR = ("vbe", "epsilon-greedy", "rnd-ppo", "acb-ppo")  # these also with a table in the network's place
 
 
-def _run(agent: str, size: int) -> Run:
+def _run(agent: str, size: int, network: str = "mlp") -> Run:
     return Run(
-        f"{agent}-{size}",
+        f"{agent}-{size}" if network == "mlp" else f"{agent}-{size}-{network}",
         {
             "environment": "DeepSea",
             "environment_options": {"size": size},
             "agent": agent,
             # Deepsea's one-hot features would ask for a linear network; this figure is of neural ones.
-            "agent_options": {"network": "mlp", **agent_options(agent, *SETTINGS[agent])},
+            "agent_options": {"network": network, **agent_options(agent, *SETTINGS[agent])},
             "seeds": SEEDS,
             "steps": EPISODES * size,
         },
-        {"size": size},
+        {"size": size, "network": network},
     )
 
 
 def draw(table: pl.DataFrame, path: Path, agents: tuple[str, ...]) -> None:
-    here = table.filter(pl.col("agent").is_in(agents))
+    here = table.filter(pl.col("agent").is_in(agents) & (pl.col("network") == "mlp")).drop("network")
     panels = [
         Panel(f"Deepsea {size} x {size}", here.filter(pl.col("size") == size).drop("size"), "episode_return", (BEST_RETURN, "best: 0.99"))
         for size in DRAWN
@@ -58,18 +59,24 @@ def draw(table: pl.DataFrame, path: Path, agents: tuple[str, ...]) -> None:
     draw_panels([panel for panel in panels if not panel.table.is_empty()], path)
 
 
-def _returns(table: pl.DataFrame, agent: str, size: int) -> np.ndarray:
-    return final(table, "episode_return", agent=agent, size=size)
+def _returns(table: pl.DataFrame, agent: str, size: int, network: str = "mlp") -> np.ndarray:
+    return final(table, "episode_return", agent=agent, size=size, network=network)
+
+
+def _cell(returns: np.ndarray) -> str:
+    return f"{with_interval(returns)}, {(returns > SOLVED).sum()} of {len(returns)}" if len(returns) else with_interval(returns)
 
 
 def tabulate_returns(table: pl.DataFrame) -> pl.DataFrame:
     """The return at the end and how many runs learned the way, by agent and size."""
-
-    def cell(returns: np.ndarray) -> str:
-        return f"{with_interval(returns)}, {(returns > SOLVED).sum()} of {len(returns)}" if len(returns) else with_interval(returns)
-
-    rows = [[agent, *(cell(_returns(table, agent, size)) for size in SIZES)] for agent in SETTINGS]
+    rows = [[agent, *(_cell(_returns(table, agent, size)) for size in SIZES)] for agent in SETTINGS]
     return pl.DataFrame(rows, schema=["agent", *map(str, SIZES)], orient="row")
+
+
+def tabulate_linear(table: pl.DataFrame) -> pl.DataFrame:
+    """The same at the smallest size with linear values."""
+    rows = [[agent, _cell(_returns(table, agent, SIZES[0], "linear"))] for agent in LINEAR]
+    return pl.DataFrame(rows, schema=["agent", str(SIZES[0])], orient="row")
 
 
 def tabulate_differences(table: pl.DataFrame) -> pl.DataFrame:
@@ -86,7 +93,7 @@ def check_claims(table: pl.DataFrame) -> pl.DataFrame:
     for agent in ("dqn-p", "acb", "rnd", "epsilon-greedy"):
         claims.append(_learns(f"{agent} fails in most runs, at every size", table, agent, at_most=0.5))
     for size in SIZES:
-        averages = {agent: overall(table, "episode_return", agent=agent, size=size) for agent in SETTINGS}
+        averages = {agent: overall(table, "episode_return", agent=agent, size=size, network="mlp") for agent in SETTINGS}
         claims.append(is_best(f"VBE has the largest return on average over the run, at {size}", averages))
     return claims_table(claims)
 
@@ -102,9 +109,9 @@ def _learns(text: str, table: pl.DataFrame, agent: str, *, at_least: float = 0.0
 
 EXPERIMENT = Experiment(
     "deep_sea",
-    tuple(_run(agent, size) for agent in SETTINGS for size in SIZES),
+    (*(_run(agent, size) for agent in SETTINGS for size in SIZES), *(_run(agent, SIZES[0], "linear") for agent in LINEAR)),
     figures={"deep_sea.png": partial(draw, agents=VALUE_BASED), "deep_sea-ppo.png": partial(draw, agents=AGAINST_PPO)},
-    tables={"deep_sea-claims": check_claims, "deep_sea": tabulate_returns, "deep_sea-epsilon": tabulate_differences},
+    tables={"deep_sea-claims": check_claims, "deep_sea": tabulate_returns, "deep_sea-linear": tabulate_linear, "deep_sea-epsilon": tabulate_differences},
 )
 
 if __name__ == "__main__":
