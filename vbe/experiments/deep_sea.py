@@ -111,7 +111,12 @@ EXPERIMENT = Experiment(
     "deep_sea",
     (*(_run(agent, size) for agent in SETTINGS for size in SIZES), *(_run(agent, SIZES[0], "linear") for agent in LINEAR)),
     figures={"deep_sea.png": partial(draw, agents=VALUE_BASED), "deep_sea-ppo.png": partial(draw, agents=AGAINST_PPO)},
-    tables={"deep_sea-claims": check_claims, "deep_sea": tabulate_returns, "deep_sea-linear": tabulate_linear, "deep_sea-epsilon": tabulate_differences},
+    tables={
+        "deep_sea-claims": check_claims,
+        "deep_sea": tabulate_returns,
+        "deep_sea-linear": tabulate_linear,
+        "deep_sea-epsilon": tabulate_differences,
+    },
 )
 
 if __name__ == "__main__":
