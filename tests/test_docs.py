@@ -276,3 +276,8 @@ def test_the_table_of_results_is_described() -> None:
     record = Record(np.zeros((1, 3)), ends, ~ends, *(np.zeros((1, 3)) for _ in range(3)))
     table = Recorder(spec, programs(spec)[0]).add(0, record, learning=True)
     assert [(row[0].strip("`"), row[1]) for row in columns.rows] == [(c, str(t).split("(")[0]) for c, t in table.schema.items()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_nothing_is_left_to_be_filled_in(page: Path) -> None:
+    assert not re.search(r"^\[[A-Z]{3,}|\[FINDINGS|TODO|TBD", page.read_text(), re.MULTILINE)
